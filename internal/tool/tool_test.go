@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tool
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDecode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tool, in, canonical string
+	}{
+		"a read":                           {"read", `{"path":"a"}`, `{"path":"a"}`},
+		"keys in another order":            {"read", ` {"limit":2, "path":"a<b"}`, `{"path":"a<b","limit":2}`},
+		"an empty file":                    {"write", `{"content":"","path":"a"}`, `{"path":"a","content":""}`},
+		"a command with a time-out":        {"bash", `{"command":"true","timeout_seconds":600}`, `{"command":"true","timeout_seconds":600}`},
+		"escapes mean what they stand for": {"bash", `{"command":"\u0065cho"}`, `{"command":"echo"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Decode(tc.tool, []byte(tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.canonical, string(c.Canonical)); diff != "" {
+				t.Errorf("canonical (-want +got):\n%s", diff)
+			}
+			again, err := Decode(tc.tool, c.Canonical)
+			if err != nil || again.Digest != c.Digest {
+				t.Errorf("decoding the canonical form gives %v, %v", again.Digest, err)
+			}
+		})
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for name, tc := range map[string]struct{ tool, in, want string }{
+		"an unknown tool":        {"delete", `{}`, `no tool named "delete"; the tools are read, write, bash`},
+		"an unknown key":         {"read", `{"path":"a","mode":"w"}`, "mode"},
+		"a key given twice":      {"bash", `{"command":"true","command":"rm -rf ."}`, `the key "command" is given twice`},
+		"a key in another case":  {"bash", `{"Command":"true"}`, "Command"},
+		"the same beside it":     {"bash", `{"command":"true","COMMAND":"false"}`, "COMMAND"},
+		"a missing key":          {"write", `{"path":"a"}`, "content"},
+		"a wrong type":           {"read", `{"path":1}`, "path"},
+		"null":                   {"read", `{"path":null}`, "path"},
+		"invalid UTF-8":          {"read", "{\"path\":\"\xff\"}", "not valid UTF-8"},
+		"something behind it":    {"read", `{"path":"a"}{}`, "stands behind"},
+		"half of it":             {"read", `{"path":"a"`, "not complete"},
+		"nothing":                {"read", ``, "not complete"},
+		"a list":                 {"read", `["a"]`, "one JSON object"},
+		"a NUL character":        {"bash", `{"command":"a\u0000b"}`, "NUL"},
+		"an empty command":       {"bash", `{"command":"  "}`, "must not be empty"},
+		"a time-out of an hour":  {"bash", `{"command":"a","timeout_seconds":3600}`, "between 1 and 600"},
+		"a fraction of a second": {"bash", `{"command":"a","timeout_seconds":0.5}`, "timeout_seconds"},
+		"too deep":               {"read", strings.Repeat(`{"path":`, 20) + "1" + strings.Repeat("}", 20), "nested deeper"},
+		"too long":               {"write", `{"path":"` + strings.Repeat("a", MaxArguments), "at most 1048576"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Decode(tc.tool, []byte(tc.in))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Decode() error = %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// The schemas are in every request: their bytes may only change on purpose.
+func TestSchemasArePinned(t *testing.T) {
+	want := map[string]string{
+		"read": `{"type":"object","properties":{"path":{"type":"string","description":"the file, absolute or relative to the workspace"},` +
+			`"offset":{"type":"integer","description":"the first line wanted, counted from 1"},"limit":{"type":"integer","description":"how many lines at most"}},` +
+			`"required":["path"],"additionalProperties":false}`,
+		"write": `{"type":"object","properties":{"path":{"type":"string","description":"the file, absolute or relative to the workspace"},` +
+			`"content":{"type":"string","description":"the whole new content of the file"}},"required":["path","content"],"additionalProperties":false}`,
+		"bash": `{"type":"object","properties":{"command":{"type":"string","description":"the command line for bash -c"},` +
+			`"timeout_seconds":{"type":"integer","description":"when to stop it, in seconds; 120 if not given, 600 at most"}},` +
+			`"required":["command"],"additionalProperties":false}`,
+	}
+	got := map[string]string{}
+	for _, tool := range All() {
+		got[tool.Name] = string(tool.Schema)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("schemas (-want +got):\n%s", diff)
+	}
+}
+
+func TestTimeoutDefaults(t *testing.T) {
+	if got := (&Bash{}).Timeout(); got != 120*time.Second {
+		t.Errorf("Timeout() = %v", got)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("bash", []byte(`{"command":"true"}`))
+	f.Add("write", []byte(`{"path":"a","content":"\ud800"}`))
+	f.Fuzz(func(t *testing.T, name string, raw []byte) {
+		c, err := Decode(name, raw)
+		if err != nil {
+			return
+		}
+		again, err := Decode(name, c.Canonical)
+		if err != nil || string(again.Canonical) != string(c.Canonical) {
+			t.Fatalf("the canonical form %q of %q decodes to %q, %v", c.Canonical, raw, again.Canonical, err)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wire holds the messages between controller and agent (HTTPS) and
+// between agent and supervisor (a UNIX socket), and how they are framed. It
+// decides nothing about their content. docs/formats/wire.md describes both.
+package wire
+
+import (
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/policy"
+)
+
+// Version is the version of both protocols that this build speaks.
+const Version = 1
+
+// The link: where the agent listens and what it answers.
+const (
+	Port         = 8443
+	DesiredPath  = "/v1/desired"
+	ObservedPath = "/v1/observed" // ?after=REVISION waits until the revision is another one
+
+	MaxDesired  = 8 << 20 // bytes of a body towards the agent
+	MaxObserved = 1 << 20 // bytes of a body from the agent
+
+	PollTimeout = 30 * time.Second // how long the agent holds a poll
+)
+
+// Desired is everything that the controller wants of one agent. A PUT replaces the whole.
+type Desired struct {
+	Wire        int           `json:"wire"`
+	SessionUID  string        `json:"sessionUID"`
+	Incarnation string        `json:"incarnation"` // which pod of the session this is meant for
+	Config      Config        `json:"config"`
+	Policy      string        `json:"policy"` // the document's bytes as they are, see package policy
+	Stamp       policy.Stamp  `json:"stamp"`
+	Replaces    *policy.Stamp `json:"replaces,omitempty"` // only after a 409: the stamp that this push replaces
+	LogHead     LogHead       `json:"logHead"`            // the head that status knows
+	Messages    []Message     `json:"messages,omitempty"` // the undelivered ones, in order of delivery
+	Stop        bool          `json:"stop,omitempty"`     // finish the log and end
+}
+
+// Config is what the loop needs of session and class. The agent takes it into the
+// log's header when the session starts.
+type Config struct {
+	Session      string `json:"session"` // namespace/name, for people
+	Prompt       string `json:"prompt,omitempty"`
+	SystemPrompt string `json:"systemPrompt,omitempty"` // the class's
+	Instructions string `json:"instructions,omitempty"` // the session's, appended
+	Model        Model  `json:"model"`
+	Workspace    string `json:"workspace"` // the canonical path of the workspace in the tools containers
+}
+
+// Model says which model answers and where.
+type Model struct {
+	Provider string `json:"provider"` // OpenAIChat
+	BaseURL  string `json:"baseURL"`
+	Name     string `json:"name"`
+}
+
+// LogHead names the last event of a log. The zero value is an empty log.
+type LogHead struct {
+	Seq    uint64 `json:"seq"`
+	Digest string `json:"digest,omitempty"`
+}
+
+// Message is one user message on its way to the agent.
+type Message struct {
+	UID       string    `json:"uid"`
+	CreatedAt time.Time `json:"createdAt"`
+	Author    string    `json:"author,omitempty"`
+	Content   string    `json:"content"`
+}
+
+// Observed is what an agent says of itself. The controller takes it as untrusted.
+type Observed struct {
+	Wire        int             `json:"wire"`
+	SessionUID  string          `json:"sessionUID"`
+	Incarnation string          `json:"incarnation"`
+	PodUID      string          `json:"podUID"`
+	Boot        uint64          `json:"boot"`
+	Revision    uint64          `json:"revision"` // grows with every change; starts anew with each boot
+	Applied     *Applied        `json:"applied,omitempty"`
+	Unconfirmed []string        `json:"unconfirmed,omitempty"` // containers that have not confirmed the policy
+	Containers  []Container     `json:"containers,omitempty"`
+	Activity    Activity        `json:"activity"`
+	Usage       Usage           `json:"usage"`
+	Log         LogHead         `json:"log"`
+	Messages    []MessageStatus `json:"messages,omitempty"`
+	Problems    []Problem       `json:"problems,omitempty"`
+}
+
+// Applied says which policy is enforced and told.
+type Applied struct {
+	Digest      policy.Digest `json:"digest"`
+	Stamp       policy.Stamp  `json:"stamp"`
+	Seq         uint64        `json:"seq"`         // of policy/applied
+	SnapshotSeq uint64        `json:"snapshotSeq"` // of the snapshot that states it
+	Killed      int           `json:"killed"`      // processes that the change ended
+	Time        time.Time     `json:"time"`
+}
+
+// Container is what one tools container proved about its enforcement.
+type Container struct {
+	Name      string      `json:"name"`
+	Connected bool        `json:"connected"`
+	Report    Enforcement `json:"report"`
+}
+
+// Enforcement is what the probe of a supervisor found on its node.
+type Enforcement struct {
+	Level       Level    `json:"level"`
+	LandlockABI int      `json:"landlockABI"` // 0 where there is none
+	Layers      []string `json:"layers,omitempty"`
+	Detail      string   `json:"detail,omitempty"` // why the level is not Full
+}
+
+// Level is how much of the modes a node can enforce.
+type Level string
+
+const (
+	LevelFull  Level = "Full"  // Landlock ABI 6 and seccomp
+	LevelFiles Level = "Files" // Landlock ABI 3 to 5 and seccomp
+	LevelMount Level = "Mount" // seccomp and the mount alone
+	LevelNone  Level = "None"
+)
+
+// Activity is what the loop is doing.
+type Activity struct {
+	State State  `json:"state"`
+	Turns uint64 `json:"turns"`
+	Steps uint64 `json:"steps"`
+	Calls int    `json:"calls"` // tool calls that run now
+}
+
+// State is the loop's state.
+type State string
+
+const (
+	Idle   State = "Idle"
+	InTurn State = "InTurn"
+	Paused State = "Paused" // no step starts: no policy yet, a container missing, a problem
+)
+
+// Usage counts tokens in disjoint buckets.
+type Usage struct {
+	Input       int64 `json:"input"` // not cached
+	CachedInput int64 `json:"cachedInput"`
+	Output      int64 `json:"output"`
+}
+
+// MessageStatus is how far the agent is with one message. Status of the newest 64 is kept.
+type MessageStatus struct {
+	UID      string       `json:"uid"` // "" for the session's prompt
+	Sequence uint64       `json:"sequence"`
+	State    MessageState `json:"state"`
+	Turn     uint64       `json:"turn,omitempty"`
+	Reply    string       `json:"reply,omitempty"`  // cut at MaxReply bytes
+	Reason   string       `json:"reason,omitempty"` // of the turn's end: Completed, ModelFailed, …
+}
+
+// MaxReply is where replies are cut, in bytes.
+const MaxReply = 8 << 10
+
+// MessageState is the state of a message in the agent's log.
+type MessageState string
+
+const (
+	Delivered MessageState = "Delivered" // durable in the log
+	Answered  MessageState = "Answered"  // its turn has ended, for whatever reason
+)
+
+// Problem is something that keeps an agent from doing its work.
+type Problem struct {
+	Reason  ProblemReason `json:"reason"`
+	Message string        `json:"message"`
+}
+
+// ProblemReason is the reason of a condition, as the agent knows it.
+type ProblemReason string
+
+const (
+	LogUnwritable       ProblemReason = "LogUnwritable"
+	LogRolledBack       ProblemReason = "LogRolledBack"
+	StateLost           ProblemReason = "StateLost"
+	ModelKeyMissing     ProblemReason = "ModelKeyMissing"
+	ModelUnavailable    ProblemReason = "ModelUnavailable" // the last turn failed because of the model endpoint
+	ToolsUnreachable    ProblemReason = "ToolsUnreachable"
+	LandlockUnavailable ProblemReason = "LandlockUnavailable"
+	ProbeFailed         ProblemReason = "ProbeFailed"
+)
+
+// Refusal is the body of every answer that is not an observed state: 409 (with the
+// stamp in force), 421 for a wrong session, incarnation or wire version, 400, 413.
+type Refusal struct {
+	Error string        `json:"error"`
+	Stamp *policy.Stamp `json:"stamp,omitempty"`
+}
