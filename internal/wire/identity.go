@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// ClientName is the DNS name in the operator's client certificate, the only peer
+// that an agent takes orders from.
+const ClientName = "operator.agentsession.dev"
+
+// ServerName is the DNS name in the certificate of one agent: of one session, in one incarnation of its pod.
+func ServerName(sessionUID, incarnation string) string {
+	return incarnation + "." + sessionUID + ".agents.agentsession.dev"
+}
+
+// CAHash is what the pod spec says of the operator's CA: the lower-case hex SHA-256
+// of its certificate in DER. A pod spec cannot be edited while it runs, a Secret can.
+func CAHash(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
+
+// Files in the mounted link Secret, and the key of the model's API key in its Secret.
+const (
+	TLSCertFile  = "tls.crt"
+	TLSKeyFile   = "tls.key"
+	TLSCAFile    = "ca.crt"
+	ModelKeyFile = "apiKey"
+)
+
+// Paths inside the containers.
+const (
+	LogDir      = "/log"       // agent
+	CtlDir      = "/ctl"       // agent: one directory a container below it; tools container: its own
+	ToolboxDir  = "/toolbox"   // the toolbox binary, written by the agent before the tools containers start
+	TLSDir      = "/tls"       // agent
+	ModelKeyDir = "/model-key" // agent
+	Workspace   = "/workspace" // tools containers
+	HomeDir     = "/tmp/home"  // tools containers; exists in tools-rw only
+)
