@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CACHE      ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentsession
+HELM       := $(CACHE)/tools/helm-$(shell sed -n 's|.*helm.sh/helm/v4 v|v|p' hack/tools/go.mod | head -1)/helm
+TOOL       := go tool -modfile=$(CURDIR)/hack/tools/go.mod
+KUBE       := go -C hack/kube run .
+IMAGES     := go -C hack/images run .
+DIST       := $(CACHE)/images
+TAG        := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo dev)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || git diff HEAD | sha256sum | cut -c1-8 | sed 's/^/-/')
+# CONTEXT names a context of your kubeconfig; without it a cluster is started here. REGISTRY is where that cluster pulls images from.
+CONTEXT    ?=
+REGISTRY   ?=
+REPOSITORY := $(or $(REGISTRY),agentsession.dev)
+
+.PHONY: help demo test unit integration conformance e2e bench generate verify lint images cluster cluster-down cluster-status clean
+
+help: ## Show this text
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo; echo "  CONTEXT=name REGISTRY=host/path   for demo, e2e: use your cluster instead of one started here"
+
+demo: cluster images $(HELM) ## See the main job on a real cluster: denied, patched, allowed, and back
+	@$(ENV) go run ./hack/demo --context='$(CONTEXT)' --repository='$(REPOSITORY)' --tag='$(TAG)' $(DEMO_HINTS)
+
+test: unit integration conformance e2e ## Run every test: unit, API, controllers, confinement, end to end
+
+unit: ## Run the tests beside the code
+	go vet ./...
+	go test $$(go list ./... | grep -v /test/)
+	cd hack/kube && go test ./...
+	cd hack/images && go test ./...
+
+integration: kube-binaries $(HELM) ## Test the API, the controllers and the chart against a real apiserver
+	$(ENV) go test ./test/integration/... ./test/chart/...
+
+conformance: ## Test the confinement in the kernel of this machine (root)
+	@test "$$(id -u)" = 0 || { echo "make conformance needs root: it builds containers to test in. Use sudo -E make conformance."; exit 1; }
+	go test ./test/conformance/...
+
+e2e: cluster images $(HELM) ## Test on a real cluster
+	$(ENV) E2E_CONTEXT='$(CONTEXT)' E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v ./test/e2e/...
+
+bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do; writes bench/results.json
+	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json
+
+generate: ## Write what is generated: deep copies, CRDs, roles, reference
+	go generate ./...
+
+verify: generate lint ## Check that generated files, modules and style are as they should be
+	go mod tidy -diff
+	cd hack/kube && go mod tidy -diff
+	cd hack/images && go mod tidy -diff
+	git diff --exit-code
+
+lint: ## Run the linters
+	$(TOOL) golangci-lint run
+
+images: ## Build the images into the cluster (or push them to REGISTRY)
+ifeq ($(CONTEXT),)
+	@$(IMAGES) build --out $(DIST) --tag $(TAG)
+	@$(KUBE) load $(foreach i,manager agent replay-model tools,$(DIST)/$(i).tar)
+else
+	@test -n '$(REGISTRY)' || { echo "With CONTEXT say where your cluster pulls images from: REGISTRY=host/path"; exit 1; }
+	@$(IMAGES) build --out $(DIST) --tag $(TAG)
+	@$(IMAGES) push --dir $(DIST) --repo $(REGISTRY)
+endif
+
+cluster: kube-binaries ## Start the development cluster (nothing to do where CONTEXT is given)
+ifeq ($(CONTEXT),)
+	@$(KUBE) up
+endif
+
+cluster-down: ## Stop the development cluster
+	@$(KUBE) down
+
+cluster-status: ## Say what runs of the development cluster
+	@$(KUBE) status
+
+kube-binaries:
+	@$(KUBE) build
+
+$(HELM):
+	@echo "Building helm (once)"
+	@mkdir -p $(@D)
+	@go build -modfile=hack/tools/go.mod -o $@ helm.sh/helm/v4/cmd/helm
+
+# ENV puts kubectl, helm, the kubeconfig and the binaries for envtest within reach.
+ifeq ($(CONTEXT),)
+ENV = eval "$$($(KUBE) env)"; export PATH="$(dir $(HELM)):$$PATH";
+DEMO_HINTS = --look-around='eval "$$(go -C hack/kube run . env)"' --clean-up='make cluster-down'
+else
+ENV = export PATH="$(dir $(HELM)):$$PATH";
+endif
