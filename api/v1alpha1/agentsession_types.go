@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AgentSession is one conversation with an agent that runs in a pod of its own.
+// The spec says how far the agent's tools may reach; the tools enforce it in the
+// kernel, and the agent tells the model whenever it changes.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ags,categories=agents
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.applied.mode`,description="The sandbox mode that is enforced now"
+// +kubebuilder:printcolumn:name="Approval",type=string,JSONPath=`.status.applied.approval`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.status.podName`,priority=1
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`,priority=1
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.status.model`,priority=1
+// +kubebuilder:printcolumn:name="Tokens",type=integer,JSONPath=`.status.usage.totalTokens`,priority=1
+// +kubebuilder:printcolumn:name="Cached%",type=integer,JSONPath=`.status.usage.cachedPercent`,priority=1
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="the name of a session must have at most 52 characters, only a-z, 0-9 and '-', and begin and end with a letter or digit: choose another name"
+type AgentSession struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what you want of the session. The operator never writes to it.
+	// +required
+	Spec AgentSessionSpec `json:"spec"`
+
+	// status is what the operator has seen of the session.
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status AgentSessionStatus `json:"status,omitzero"`
+}
+
+// AgentSessionList is a list of sessions.
+// +kubebuilder:object:root=true
+type AgentSessionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []AgentSession `json:"items"`
+}
+
+// AgentSessionSpec is what is wanted of a session. Only sandbox and approval can change later.
+// +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)",message="className cannot be added, changed or removed later: create a new session with the class that you want",fieldPath=".className"
+// +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt cannot be added, changed or removed later: create a SessionMessage to say more",fieldPath=".prompt"
+// +kubebuilder:validation:XValidation:rule="has(self.instructions) == has(oldSelf.instructions) && (!has(self.instructions) || self.instructions == oldSelf.instructions)",message="instructions cannot be added, changed or removed later: create a new session, or say it in a SessionMessage",fieldPath=".instructions"
+// +kubebuilder:validation:XValidation:rule="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model)",message="model cannot be added, changed or removed later: create a new session with the model that you want",fieldPath=".model"
+// +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace)",message="workspace cannot be added, changed or removed later: create a new session with the workspace that you want",fieldPath=".workspace"
+type AgentSessionSpec struct {
+	// className names the AgentSessionClass that says how the session runs and what
+	// it may reach at most. Unset: the class that is marked as the default
+	// (`kubectl get agsc`). Cannot change; status.className shows the class in use.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	ClassName string `json:"className,omitempty"`
+
+	// sandbox says how far the agent's tools may reach. It can change at any time; no
+	// pod restarts. The class may allow less: status.policy shows what results,
+	// status.applied what is enforced. Default: mode read-only, network none.
+	// +optional
+	// +kubebuilder:default={}
+	Sandbox Sandbox `json:"sandbox,omitzero"`
+
+	// approval says whether a person may be asked to let a single tool call go further
+	// than the sandbox allows. It can change at any time. Default: policy never.
+	// +optional
+	// +kubebuilder:default={}
+	Approval Approval `json:"approval,omitzero"`
+
+	// prompt is the first user message, at most 64 KiB. Unset: the agent waits for a
+	// SessionMessage. Cannot change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="prompt is empty: write a message, or leave the field out to start without one"
+	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="prompt is larger than 65536 bytes: shorten it"
+	Prompt string `json:"prompt,omitempty"`
+
+	// instructions are appended to the system prompt of the class, at most 64 KiB.
+	// Cannot change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="instructions are empty: write some, or leave the field out"
+	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="instructions are larger than 65536 bytes: shorten them"
+	Instructions string `json:"instructions,omitempty"`
+
+	// model chooses the model that answers. Unset: the class's default. Cannot change.
+	// +optional
+	Model *ModelChoice `json:"model,omitempty"`
+
+	// workspace describes where the agent's tools work. Unset: as the class says.
+	// Cannot change.
+	// +optional
+	Workspace *Workspace `json:"workspace,omitempty"`
+}
+
+// Sandbox is how far the tools of a session may reach.
+type Sandbox struct {
+	// mode is how far tools may modify files. read-only: nothing. workspace-write: the
+	// workspace and private temporary areas. danger-full-access: whatever the
+	// container itself allows. Going to a narrower mode ends what runs under the wider
+	// one. Default: read-only.
+	// +optional
+	// +kubebuilder:default=read-only
+	Mode SandboxMode `json:"mode,omitempty"`
+
+	// network is what tool processes may reach over the network. none: nothing.
+	// Default: none.
+	// +optional
+	// +kubebuilder:default=none
+	Network NetworkAccess `json:"network,omitempty"`
+}
+
+// Approval is whether a person may be asked.
+type Approval struct {
+	// policy never asks nobody: what the sandbox forbids is denied. Default: never.
+	// +optional
+	// +kubebuilder:default=never
+	Policy ApprovalPolicy `json:"policy,omitempty"`
+}
+
+// ModelChoice chooses a model.
+type ModelChoice struct {
+	// name of the model as its provider spells it. The class must allow it (its
+	// model.defaultName or one of its model.allowedNames).
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	Name string `json:"name"`
+}
+
+// Workspace is where the tools of a session work.
+type Workspace struct {
+	// storage is the volume that holds the workspace and the session's log. Unset: as
+	// the class says.
+	// +optional
+	Storage *Storage `json:"storage,omitempty"`
+}

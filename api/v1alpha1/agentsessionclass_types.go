@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DefaultClassAnnotation marks the class of sessions that name none. The value is "true".
+const DefaultClassAnnotation = "agentsession.dev/is-default-class"
+
+// What is used where a class leaves the field unset.
+const (
+	DefaultAgentUser   int64 = 65532
+	DefaultToolsUser   int64 = 65533
+	DefaultFSGroup     int64 = 65533
+	DefaultStorageSize       = "1Gi"
+)
+
+// AgentSessionClass says how sessions run and what they may reach at most. The class
+// with the annotation agentsession.dev/is-default-class: "true" is used by sessions
+// that name none.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=agsc,categories=agents
+// +kubebuilder:printcolumn:name="Max mode",type=string,JSONPath=`.spec.ceiling.maxMode`
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.spec.model.defaultName`
+// +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.metadata.annotations.agentsession\.dev/is-default-class`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Tools image",type=string,JSONPath=`.spec.images.tools`,priority=1
+// +kubebuilder:printcolumn:name="Base URL",type=string,JSONPath=`.spec.model.baseURL`,priority=1
+type AgentSessionClass struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is how the sessions of this class run. What a change does to sessions that
+	// run already: model, systemPrompt, images, resources, security and storage hold for
+	// pods and sessions that start later; the ceiling holds at once.
+	// +required
+	Spec AgentSessionClassSpec `json:"spec"`
+}
+
+// AgentSessionClassList is a list of classes.
+// +kubebuilder:object:root=true
+type AgentSessionClassList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []AgentSessionClass `json:"items"`
+}
+
+// AgentSessionClassSpec is how the sessions of a class run.
+type AgentSessionClassSpec struct {
+	// images of the containers.
+	// +required
+	Images Images `json:"images"`
+
+	// resources of the containers. Unset: none are requested and none limited.
+	// +optional
+	Resources ClassResources `json:"resources,omitzero"`
+
+	// security says as whom the containers run.
+	// +optional
+	Security Security `json:"security,omitzero"`
+
+	// storage is the volume that holds log and workspace. Unset: an EmptyDir of 1Gi. A
+	// session may choose its own.
+	// +optional
+	Storage *Storage `json:"storage,omitempty"`
+
+	// model says which model answers and where.
+	// +required
+	Model Model `json:"model"`
+
+	// systemPrompt begins the system prompt of every session, at most 64 KiB. A
+	// session's instructions follow it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="systemPrompt is larger than 65536 bytes: shorten it"
+	SystemPrompt string `json:"systemPrompt,omitempty"`
+
+	// ceiling is the widest policy that sessions of this class may have. Lowering it
+	// narrows running sessions at once.
+	// +required
+	Ceiling Ceiling `json:"ceiling"`
+}
+
+// Images names the images of a session's containers.
+type Images struct {
+	// agent is the image with the agent and the toolbox. Unset: the one that belongs to
+	// the operator.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	Agent string `json:"agent,omitempty"`
+
+	// tools is the image that the agent's commands run in: any Linux image with the
+	// programs that they should find.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	Tools string `json:"tools"`
+}
+
+// ClassResources gives each container its resources.
+type ClassResources struct {
+	// agent is the container that talks to the model.
+	// +optional
+	Agent Resources `json:"agent,omitzero"`
+
+	// toolsRO is the container that runs tools in mode read-only.
+	// +optional
+	ToolsRO Resources `json:"toolsRO,omitzero"`
+
+	// toolsRW is the container that runs tools in the wider modes.
+	// +optional
+	ToolsRW Resources `json:"toolsRW,omitzero"`
+}
+
+// Resources are requests and limits as in a container.
+type Resources struct {
+	// requests that the scheduler reserves: cpu, memory, ephemeral-storage.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="only cpu, memory and ephemeral-storage can be requested: remove the others"
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+
+	// limits that the kernel and the kubelet hold the container to: cpu, memory,
+	// ephemeral-storage. None may be below its request.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="only cpu, memory and ephemeral-storage can be limited: remove the others"
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+}
+
+// Security says as whom the containers run. None may be root.
+// +kubebuilder:validation:XValidation:rule="(has(self.agentUser) ? self.agentUser : 65532) != (has(self.toolsUser) ? self.toolsUser : 65533)",message="agentUser and toolsUser must differ (65532 and 65533 where unset): a tool must not be able to pass for the agent"
+type Security struct {
+	// agentUser is the user and group ID of the agent. Unset: 65532.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	AgentUser *int64 `json:"agentUser,omitempty"`
+
+	// toolsUser is the user and group ID of the tools. Unset: 65533.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	ToolsUser *int64 `json:"toolsUser,omitempty"`
+
+	// fsGroup is the group that owns the volumes. Unset: 65533.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	FSGroup *int64 `json:"fsGroup,omitempty"`
+}
+
+// ModelProvider is the protocol that a model endpoint speaks.
+// +kubebuilder:validation:Enum=OpenAIChat
+type ModelProvider string
+
+// ProviderOpenAIChat is the OpenAI chat-completions protocol, which many providers and gateways speak.
+const ProviderOpenAIChat ModelProvider = "OpenAIChat"
+
+// Model says which model answers and where.
+// +kubebuilder:validation:XValidation:rule="!isURL(self.baseURL) || url(self.baseURL).getScheme() == 'https' || (url(self.baseURL).getScheme() == 'http' && has(self.insecureHTTP) && self.insecureHTTP)",message="baseURL must begin with https://: over http the key and the conversation can be read on the way. Set insecureHTTP: true if that is acceptable here",fieldPath=".baseURL"
+type Model struct {
+	// provider is the protocol of the endpoint. OpenAIChat: OpenAI chat completions, as
+	// OpenAI, DeepSeek, vLLM and many gateways speak it.
+	// +required
+	Provider ModelProvider `json:"provider"`
+
+	// baseURL of the endpoint, without /chat/completions: for example
+	// https://api.deepseek.com/v1. It must be https unless insecureHTTP is set.
+	// +required
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getHostname() != '' && url(self).getQuery().size() == 0 && !self.contains('@') && !self.contains('#')",message="baseURL must be a URL with a scheme and a host, without user, query and fragment, for example https://api.deepseek.com/v1"
+	BaseURL string `json:"baseURL"`
+
+	// defaultName is the model of sessions that choose none.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	DefaultName string `json:"defaultName"`
+
+	// allowedNames are the models that sessions may choose besides defaultName.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^\S+$`
+	AllowedNames []string `json:"allowedNames,omitempty"`
+
+	// keySecretName names a Secret in the session's namespace whose key apiKey is the
+	// key of the endpoint. It is mounted in the agent's container alone. Unset: the
+	// endpoint needs no key.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	KeySecretName string `json:"keySecretName,omitempty"`
+
+	// insecureHTTP allows a baseURL of http. Default: false.
+	// +optional
+	InsecureHTTP bool `json:"insecureHTTP,omitempty"`
+}
+
+// OnExceed is what happens to a session that asks for more than its class allows.
+// +kubebuilder:validation:Enum=Clamp;Reject
+type OnExceed string
+
+const (
+	// OnExceedClamp gives the session the widest policy that the class allows.
+	OnExceedClamp OnExceed = "Clamp"
+	// OnExceedReject refuses the session, or the change, with Accepted=False.
+	OnExceedReject OnExceed = "Reject"
+)
+
+// Ceiling is the widest policy that sessions may have.
+type Ceiling struct {
+	// maxMode is the widest sandbox mode. With read-only the pods have no container that
+	// could write to the workspace; if it is raised later, pods that run already stay
+	// read-only until they are started anew.
+	// +required
+	MaxMode SandboxMode `json:"maxMode"`
+
+	// maxNetwork is the widest network access. Unset: none.
+	// +optional
+	MaxNetwork NetworkAccess `json:"maxNetwork,omitempty"`
+
+	// maxApproval is the widest approval policy. Unset: never.
+	// +optional
+	MaxApproval ApprovalPolicy `json:"maxApproval,omitempty"`
+
+	// onExceed says what happens to a session that asks for more. Clamp: it gets what
+	// the ceiling allows, and status.policy.clamped says so. Reject: it is not accepted;
+	// a running session keeps the policy that it has, bounded by the ceiling. Unset:
+	// Clamp.
+	// +optional
+	OnExceed OnExceed `json:"onExceed,omitempty"`
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Condition types of an AgentSession.
+const (
+	// ConditionAccepted is True when the spec is valid, its class was found and the
+	// policy is resolved. While it is False nothing is created.
+	ConditionAccepted = "Accepted"
+	// ConditionRunnerReady is True when all containers run, the agent answers the
+	// operator and the log can be written.
+	ConditionRunnerReady = "RunnerReady"
+	// ConditionEnforced is True when the probe in the pod proved the layers that the
+	// mode needs.
+	ConditionEnforced = "Enforced"
+	// ConditionModeApplied is True when the policy of this generation is enforced,
+	// nothing wider runs any more, and no request can leave without stating it.
+	ConditionModeApplied = "ModeApplied"
+	// ConditionActive is True while a turn runs.
+	ConditionActive = "Active"
+	// ConditionCompleted is True when the session is finished for good.
+	ConditionCompleted = "Completed"
+	// ConditionStalled is True when the session goes on only if somebody acts.
+	ConditionStalled = "Stalled"
+	// ConditionReady is True when the spec is met. Its reason is that of the first
+	// condition in the way.
+	ConditionReady = "Ready"
+)
+
+// Condition types of a SessionMessage.
+const (
+	// ConditionDelivered is True when the message is safely in the session's log.
+	ConditionDelivered = "Delivered"
+	// ConditionAnswered is True when the turn of the message has ended.
+	ConditionAnswered = "Answered"
+)
+
+// Reasons of Accepted.
+const (
+	// ReasonAccepted is set on Accepted=True.
+	ReasonAccepted = "Accepted"
+	// ReasonClassNotFound is set when the named class does not exist, or none is named
+	// and no class is marked as the default.
+	ReasonClassNotFound = "ClassNotFound"
+	// ReasonAmbiguousDefaultClass is set when no class is named and several are marked
+	// as the default.
+	ReasonAmbiguousDefaultClass = "AmbiguousDefaultClass"
+	// ReasonModeNotPermitted is set when the spec asks for more than the ceiling and
+	// the class rejects that.
+	ReasonModeNotPermitted = "ModeNotPermitted"
+	// ReasonModelNotAllowed is set when the class does not allow the model that the
+	// spec names.
+	ReasonModelNotAllowed = "ModelNotAllowed"
+)
+
+// Reasons of RunnerReady.
+const (
+	// ReasonRunnerReady is set on RunnerReady=True.
+	ReasonRunnerReady = "RunnerReady"
+	// ReasonNotAccepted is set on everything that waits for Accepted=True.
+	ReasonNotAccepted = "NotAccepted"
+	// ReasonPodPending is set while the pod is created, scheduled or started.
+	ReasonPodPending = "PodPending"
+	// ReasonPodRejected is set when the apiserver refuses the pod or its link Secret,
+	// for example by a quota or an admission policy.
+	ReasonPodRejected = "PodRejected"
+	// ReasonNameTaken is set when an object of another owner has the name of the
+	// session's pod or Secret. It is neither used nor removed.
+	ReasonNameTaken = "NameTaken"
+	// ReasonPodTerminating is set while the pod goes away.
+	ReasonPodTerminating = "PodTerminating"
+	// ReasonImagePullFailed is set when an image cannot be pulled.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonContainerFailed is set when a container cannot be created or keeps ending.
+	ReasonContainerFailed = "ContainerFailed"
+	// ReasonRunnerUnreachable is set when the agent does not answer the operator.
+	ReasonRunnerUnreachable = "RunnerUnreachable"
+	// ReasonNodeLost is set when the node does not report.
+	ReasonNodeLost = "NodeLost"
+	// ReasonToolsUnreachable is set when a tools container is not connected to the agent.
+	ReasonToolsUnreachable = "ToolsUnreachable"
+	// ReasonLogUnwritable is set when the agent cannot write the log; no call and no
+	// request starts then.
+	ReasonLogUnwritable = "LogUnwritable"
+	// ReasonLogRolledBack is set when the log lacks an event that status knows.
+	ReasonLogRolledBack = "LogRolledBack"
+	// ReasonModelKeyMissing is set when the Secret with the model's key does not exist
+	// or has no key apiKey. It is taken up when it appears.
+	ReasonModelKeyMissing = "ModelKeyMissing"
+	// ReasonModelUnavailable is set when the last turn failed because of the model's
+	// endpoint. The next message tries again.
+	ReasonModelUnavailable = "ModelUnavailable"
+)
+
+// Reasons of Enforced.
+const (
+	// ReasonEnforced is set on Enforced=True.
+	ReasonEnforced = "Enforced"
+	// ReasonAwaitingProbe is set until the supervisors have reported.
+	ReasonAwaitingProbe = "AwaitingProbe"
+	// ReasonLandlockUnavailable is set when the node's kernel cannot confine file access
+	// as the mode needs it.
+	ReasonLandlockUnavailable = "LandlockUnavailable"
+	// ReasonProbeFailed is set when a layer is there but did not refuse what it must.
+	ReasonProbeFailed = "ProbeFailed"
+)
+
+// Reasons of ModeApplied.
+const (
+	// ReasonApplied is set on ModeApplied=True when the policy is as asked.
+	ReasonApplied = "Applied"
+	// ReasonClamped is set on ModeApplied=True when the class allows less than was
+	// asked; the message names both.
+	ReasonClamped = "Clamped"
+	// ReasonPending is set until the agent has confirmed the policy, and on messages
+	// until they are delivered.
+	ReasonPending = "Pending"
+	// ReasonDraining is set while what runs wider is ended.
+	ReasonDraining = "Draining"
+	// ReasonNotEnforced is set when the node cannot enforce the mode: no tool runs in it.
+	ReasonNotEnforced = "NotEnforced"
+	// ReasonPolicyOlder is set when the agent has a policy that was made from newer
+	// objects than the operator has read so far.
+	ReasonPolicyOlder = "PolicyOlder"
+)
+
+// Reasons of Active.
+const (
+	// ReasonInTurn is set on Active=True.
+	ReasonInTurn = "InTurn"
+	// ReasonWaitingForInput is set when every message is answered.
+	ReasonWaitingForInput = "WaitingForInput"
+	// ReasonPaused is set when the agent starts nothing because something is missing.
+	ReasonPaused = "Paused"
+)
+
+// Reasons of Completed.
+const (
+	// ReasonRunning is set on Completed=False, and on Ready=True.
+	ReasonRunning = "Running"
+	// ReasonStateLost is set when the pod was lost and its log with it.
+	ReasonStateLost = "StateLost"
+)
+
+// ReasonNone is set on Stalled=False.
+const ReasonNone = "None"
+
+// Reasons of a SessionMessage.
+const (
+	// ReasonDelivered is set on Delivered=True.
+	ReasonDelivered = "Delivered"
+	// ReasonSessionNotFound is set when the named session does not exist.
+	ReasonSessionNotFound = "SessionNotFound"
+	// ReasonSessionCompleted is set when the session finished before the message.
+	ReasonSessionCompleted = "SessionCompleted"
+	// ReasonAnswered is set on Answered=True when the model answered.
+	ReasonAnswered = "Answered"
+	// ReasonTurnFailed is set on Answered=True when the turn ended without an answer.
+	ReasonTurnFailed = "TurnFailed"
+)
