@@ -41,6 +41,7 @@ const StorageEmptyDir StorageType = "EmptyDir"
 
 // Storage describes the one volume of a session.
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || quantity(string(self.size)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi: the volume holds the session's log beside its workspace",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || string(self.size).size() <= 32",message="size has more than 32 characters: write it as a whole number with a unit, for example 2Gi",fieldPath=".size"
 type Storage struct {
 	// type of the volume. EmptyDir is on the node's disk and ends with the pod; a
 	// session whose pod is lost is finished.
@@ -50,6 +51,5 @@ type Storage struct {
 	// size that log and workspace may use together, for example 2Gi. At least 16Mi.
 	// Unset in a session: what the class says. Unset in the class: 1Gi.
 	// +optional
-	// +kubebuilder:validation:MaxLength=32
 	Size *resource.Quantity `json:"size,omitempty"`
 }
