@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultClassAnnotation marks the class of sessions that name none. The value is "true".
-const DefaultClassAnnotation = "agentsession.dev/is-default-class"
+const DefaultClassAnnotation = GroupName + "/is-default-class"
 
 // What is used where a class leaves the field unset.
 const (

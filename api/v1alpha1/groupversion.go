@@ -13,8 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// GroupName is the API group; labels and annotations begin with it.
+const GroupName = "agentsession.dev"
+
 // GroupVersion is the group and version of the types in this package.
-var GroupVersion = schema.GroupVersion{Group: "agentsession.dev", Version: "v1alpha1"}
+var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podspec
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+)
+
+// Pod is the pod of a session. It passes the Pod Security Standard restricted.
+func Pod(in Input) *corev1ac.PodApplyConfiguration {
+	return corev1ac.Pod(PodName(in.Session), in.Session.Namespace).
+		WithLabels(in.labels()).
+		WithLabels(map[string]string{"sidecar.istio.io/inject": "false"}).
+		WithAnnotations(annotations()).
+		WithOwnerReferences(owner(in.Session)).
+		WithSpec(confinedPod(in, corev1ac.PodSpec().
+			WithRestartPolicy(corev1.RestartPolicyAlways).
+			WithInitContainers(agent(in)).
+			WithContainers(tools(in)...).
+			WithVolumes(volumes(in)...)))
+}
+
+// annotations keep others from changing the pod: a mesh's sidecar would stand between
+// operator and agent, and eviction would end a session whose log is on the node.
+func annotations() map[string]string {
+	return map[string]string{
+		"kubectl.kubernetes.io/default-container":        AgentContainer,
+		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+		"sidecar.istio.io/inject":                        "false",
+		"linkerd.io/inject":                              "disabled",
+	}
+}
+
+func owner(session *v1alpha1.AgentSession) *metav1ac.OwnerReferenceApplyConfiguration {
+	return metav1ac.OwnerReference().
+		WithAPIVersion(v1alpha1.GroupVersion.String()).
+		WithKind("AgentSession").
+		WithName(session.Name).
+		WithUID(session.UID).
+		WithController(true).
+		WithBlockOwnerDeletion(true)
+}
