@@ -4,6 +4,7 @@ package podspec
 
 import (
 	"path"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,7 @@ func agent(in Input) *corev1ac.ContainerApplyConfiguration {
 			"--incarnation", in.Incarnation,
 			"--ca-hash", in.CAHash,
 			"--containers", strings.Join(Containers(in.Class), ","),
-			"--listen", ":8443",
+			"--listen", ":"+strconv.Itoa(wire.Port),
 			"--log-dir", wire.LogDir,
 			"--ctl-dir", wire.CtlDir,
 			"--tls-dir", wire.TLSDir,
