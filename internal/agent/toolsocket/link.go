@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package toolsocket
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+const (
+	writeTimeout = 5 * time.Second
+	outboxFrames = 256
+)
+
+// link is one proven connection of a supervisor: control, and later data beside it.
+type link struct {
+	control *net.UnixConn
+	outbox  chan wire.Frame
+	gone    chan struct{} // closed when the link is of no use any more
+	once    sync.Once
+
+	mu    sync.Mutex
+	data  *net.UnixConn
+	calls map[string]*Call
+}
+
+func newLink(control *net.UnixConn) *link {
+	return &link{
+		control: control, outbox: make(chan wire.Frame, outboxFrames), gone: make(chan struct{}),
+		calls: map[string]*Call{},
+	}
+}
+
+// send queues a frame. Frames leave in the order of the calls of send; a peer that does
+// not take them is given up.
+func (l *link) send(f wire.Frame) {
+	select {
+	case <-l.gone:
+	case l.outbox <- f:
+	default:
+		l.close()
+	}
+}
+
+// close ends both connections. Whoever reads from them sees it and does the rest.
+func (l *link) close() {
+	l.once.Do(func() {
+		close(l.gone)
+		_ = l.control.Close()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.data != nil {
+			_ = l.data.Close()
+		}
+	})
+}
+
+func (l *link) writeControl() {
+	defer l.close()
+	for {
+		select {
+		case <-l.gone:
+			return
+		case f := <-l.outbox:
+			if err := writeWithin(l.control, f); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func writeWithin(c *net.UnixConn, f wire.Frame) error {
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	return wire.WriteFrame(c, f)
+}
+
+// start registers a call and queues its frame.
+func (l *link) start(s wire.Start, keep int) *Call {
+	c := newCall(s, keep, l)
+	l.mu.Lock()
+	l.calls[s.Call] = c
+	l.mu.Unlock()
+	l.send(wire.Frame{Start: &s})
+	return c
+}
+
+func (l *link) exited(e wire.Exited) {
+	l.mu.Lock()
+	c := l.calls[e.Call] // stays there for output that is still on its way
+	l.mu.Unlock()
+	if c != nil {
+		c.end(e, nil)
+	}
+}
+
+// lose ends every open call as lost: nobody will see its end.
+func (l *link) lose() {
+	for _, c := range l.take(func(*Call) bool { return true }) {
+		c.end(wire.Exited{}, ErrLost)
+	}
+}
+
+// endEarlier ends the calls of epochs before e as narrowed.
+func (l *link) endEarlier(e wire.Epoch) {
+	for _, c := range l.take(func(c *Call) bool { return c.epoch.Before(e) }) {
+		c.end(wire.Exited{Call: c.ID, Cause: wire.Narrowing}, nil)
+	}
+}
+
+// forget is called when nobody waits for the call's output any more.
+func (l *link) forget(c *Call) { l.take(func(d *Call) bool { return c == d }) }
+
+func (l *link) take(which func(*Call) bool) []*Call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var taken []*Call
+	for id, c := range l.calls {
+		if which(c) {
+			taken = append(taken, c)
+			delete(l.calls, id)
+		}
+	}
+	return taken
+}
+
+// attach makes c the data connection; there is one only.
+func (l *link) attach(c *net.UnixConn) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.gone:
+		return errors.New("the control connection has ended")
+	default:
+	}
+	if l.data != nil {
+		return errors.New("there is a data connection already")
+	}
+	l.data = c
+	return nil
+}
+
+// readData takes output in and gives credit back, until the connection ends; with it ends the whole link.
+func (l *link) readData(c *net.UnixConn) {
+	defer l.close()
+	for {
+		f, err := wire.ReadFrame(c)
+		if err != nil || f.Output == nil || len(f.Output.Data) > 2*wire.MaxChunk {
+			return
+		}
+		l.mu.Lock()
+		call := l.calls[f.Output.Call]
+		l.mu.Unlock()
+		if call == nil {
+			continue // it has ended
+		}
+		credit := call.write(f.Output.Data)
+		if credit == 0 {
+			continue
+		}
+		if err := writeWithin(c, wire.Frame{Credit: &wire.Credit{Call: call.ID, Bytes: credit}}); err != nil {
+			return
+		}
+	}
+}
+
+// readControl hands each frame to f until the connection ends or f objects.
+func (l *link) readControl(f func(wire.Frame) error) error {
+	defer l.close()
+	for {
+		frame, err := wire.ReadFrame(l.control)
+		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := f(frame); err != nil {
+			return err
+		}
+	}
+}
