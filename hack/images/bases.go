@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/agentsession-dev/operator/hack/images/internal/debian"
 	"github.com/agentsession-dev/operator/hack/images/internal/layer"
@@ -70,8 +69,8 @@ func (b *bases) cached(ctx context.Context, label string, q debian.Query,
 		return nil, err
 	}
 	file := b.file(label, debs)
-	if _, err := os.Stat(file); err == nil {
-		return tarball.LayerFromFile(file)
+	if l, err := openKept(file); err == nil {
+		return l, nil
 	}
 	fmt.Fprintf(b.log, "images: fetching %d Debian packages for the layer %s\n", len(debs), label)
 	dir := filepath.Join(b.dir, "debs-"+label)
@@ -88,10 +87,10 @@ func (b *bases) cached(ctx context.Context, label string, q debian.Query,
 		return nil, err
 	}
 	file = b.file(label, debs)
-	if err := replace(file, func(tmp string) error { return writeTree(t, tmp) }); err != nil {
+	if err := keep(file, t); err != nil {
 		return nil, fmt.Errorf("keeping the layer %s: %w", label, err)
 	}
-	return tarball.LayerFromFile(file)
+	return openKept(file)
 }
 
 func (b *bases) file(label string, debs []debian.Deb) string {
@@ -100,7 +99,7 @@ func (b *bases) file(label string, debs []debian.Deb) string {
 
 // forget removes the layers of former versions.
 func (b *bases) forget(label string) error {
-	old, err := filepath.Glob(filepath.Join(b.dir, label+"-*.tar.gz"))
+	old, err := filepath.Glob(filepath.Join(b.dir, label+"-*"))
 	if err != nil {
 		return err
 	}
@@ -110,13 +109,4 @@ func (b *bases) forget(label string) error {
 		}
 	}
 	return nil
-}
-
-func writeTree(t *layer.Tree, file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	_, err = t.WriteTo(f)
-	return errors.Join(err, f.Close())
 }

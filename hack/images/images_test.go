@@ -156,3 +156,22 @@ func TestMistakesAreNamed(t *testing.T) {
 		})
 	}
 }
+
+// Who builds with Docker gets the same tools: the Dockerfile installs the same packages and has every image as a target.
+func TestTheDockerfileAgrees(t *testing.T) {
+	content, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(content), "--no-install-recommends")
+	list, _, _ := strings.Cut(after, "&&")
+	got := strings.Fields(strings.ReplaceAll(list, "\\", " "))
+	if diff := cmp.Diff(tools, got); diff != "" {
+		t.Errorf("packages of the Dockerfile (-catalogue +Dockerfile):\n%s", diff)
+	}
+	for _, i := range catalogue {
+		if !strings.Contains(string(content), " AS "+i.name+"\n") {
+			t.Errorf("the Dockerfile has no target %s", i.name)
+		}
+	}
+}

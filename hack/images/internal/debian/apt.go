@@ -49,6 +49,7 @@ type Apt struct {
 	dir     string
 	log     io.Writer
 	ownList bool // use the lists in dir rather than the machine's
+	updated bool // these were fetched by this very run
 }
 
 // NewApt keeps its state in dir and tells on log what takes time.
@@ -63,10 +64,13 @@ func NewApt(dir string, log io.Writer) (*Apt, error) {
 			return nil, fmt.Errorf("making the package cache: %w", err)
 		}
 	}
-	// An empty dpkg database: nothing counts as installed, so every dependency is named.
-	if err := os.WriteFile(filepath.Join(dir, "status"), nil, 0o644); err != nil {
+	// An empty dpkg database: nothing counts as installed, so every dependency is named. It is made once, because a younger
+	// one would make apt build its own cache again, which takes a second.
+	status, err := os.OpenFile(filepath.Join(dir, "status"), os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
 		return nil, fmt.Errorf("making the package cache: %w", err)
 	}
+	_ = status.Close()
 	return &Apt{dir: dir, log: log}, nil
 }
 
@@ -84,16 +88,20 @@ func (q Query) args() []string {
 }
 
 // Resolve names the package files that answer the query. It asks with the machine's package lists and, where these are
-// missing (a fresh machine, a slim container), with lists of its own.
+// missing (a fresh machine, a slim container), with lists of its own, fetched at the first need.
 func (a *Apt) Resolve(ctx context.Context, q Query) ([]Deb, error) {
 	debs, err := a.printURIs(ctx, q.args())
-	if err == nil || a.ownList || ctx.Err() != nil {
-		return debs, err
+	if err != nil && !a.ownList && ctx.Err() == nil {
+		a.ownList = true
+		debs, err = a.printURIs(ctx, q.args())
 	}
-	if err := a.update(ctx); err != nil {
-		return nil, err
+	if err != nil && !a.updated && ctx.Err() == nil {
+		if err := a.update(ctx); err != nil {
+			return nil, err
+		}
+		debs, err = a.printURIs(ctx, q.args())
 	}
-	return a.printURIs(ctx, q.args())
+	return debs, err
 }
 
 func (a *Apt) printURIs(ctx context.Context, args []string) ([]Deb, error) {
@@ -132,7 +140,7 @@ func (a *Apt) Fetch(ctx context.Context, q Query, debs []Deb, dir string) ([]Deb
 		return nil, fmt.Errorf("making the package cache: %w", err)
 	}
 	err := a.download(ctx, dir, debs)
-	if err != nil && !a.ownList && ctx.Err() == nil {
+	if err != nil && !a.updated && ctx.Err() == nil {
 		if err := a.update(ctx); err != nil {
 			return nil, err
 		}
@@ -164,7 +172,7 @@ func (a *Apt) download(ctx context.Context, dir string, debs []Deb) error {
 // are named is what counts, and the next resolve tells.
 func (a *Apt) update(ctx context.Context) error {
 	fmt.Fprintln(a.log, "images: fetching Debian's package lists")
-	a.ownList = true
+	a.ownList, a.updated = true, true
 	if _, err := a.run(ctx, a.dir, "-qq", "update"); err != nil {
 		fmt.Fprintln(a.log, "images: apt-get update:", err)
 	}
