@@ -94,12 +94,12 @@ type ToolCall struct {
 type Prepared struct {
 	body   []byte
 	digest string
+	model  string // for messages
 }
 
-// NewPrepared is for providers: it takes over body.
-func NewPrepared(body []byte) Prepared {
+func newPrepared(model string, body []byte) Prepared {
 	sum := sha256.Sum256(body)
-	return Prepared{body: body, digest: hex.EncodeToString(sum[:])}
+	return Prepared{body: body, digest: hex.EncodeToString(sum[:]), model: model}
 }
 
 // Body is the request's body. It must not be changed.
@@ -128,7 +128,9 @@ const (
 	FinishLength Finish = "length"
 )
 
-// Answer is a complete answer. Its strings are valid UTF-8.
+// Answer is a complete answer. Its strings are valid UTF-8. Calls are run unless
+// Finish is FinishLength: some endpoints say stop although they call tools. Call
+// IDs are unique within the answer; an endpoint may use them again in the next.
 type Answer struct {
 	Content   string
 	Reasoning string
