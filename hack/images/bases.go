@@ -28,7 +28,7 @@ func newBases(log io.Writer) (*bases, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cache directory (set HOME or XDG_CACHE_HOME): %w", err)
 	}
-	return &bases{dir: filepath.Join(cache, "agentsession", "images"), log: log}, nil
+	return &bases{dir: filepath.Join(cache, "agentsession", "layers"), log: log}, nil
 }
 
 func (b *bases) layer(ctx context.Context, kind base) (v1.Layer, error) {
