@@ -19,7 +19,7 @@ REPOSITORY := $(or $(REGISTRY),agentsession.dev)
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo; echo "  CONTEXT=name REGISTRY=host/path   for demo, e2e: use your cluster instead of one started here"
+	@echo; echo "  CONTEXT=name REGISTRY=host/path   for demo and images: use your cluster instead of one started here"
 
 demo: cluster images $(HELM) ## See the main job on a real cluster: denied, patched, allowed, and back
 	@$(ENV) go run ./hack/demo --context='$(CONTEXT)' --repository='$(REPOSITORY)' --tag='$(TAG)' $(DEMO_HINTS)
@@ -40,7 +40,7 @@ conformance: ## Test the confinement in the kernel of this machine (root)
 	go test ./test/conformance/...
 
 e2e: cluster images $(HELM) ## Test on a real cluster
-	$(ENV) E2E_CONTEXT='$(CONTEXT)' E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v ./test/e2e/...
+	$(ENV) E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v ./test/e2e/...
 
 bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do; writes bench/results.json
 	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	system    = "agentsession-system"
+	system    = cluster.System
 	namespace = "agentsession-demo"
 	dir       = "hack/demo/manifests/"
 )
