@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command toolbox runs the tools of a session: as the first process of a tools
+// container, and as the stages of every call.
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/agentsession-dev/operator/internal/runner/call"
+	"github.com/agentsession-dev/operator/internal/runner/tools"
+)
+
+// The stages restrict the thread that later forks or execs: main must never leave it.
+func init() { runtime.LockOSThread() }
+
+const usage = `usage: toolbox COMMAND
+
+  supervise    run as the first process of a tools container
+  conformance  try everything that the modes forbid, here, and report
+  doctor       say in plain words what would be enforced on this node
+
+The commands init, exec, tool and attempt are parts of a call.
+`
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return 2
+	}
+	switch command, rest := args[0], args[1:]; command {
+	case "init":
+		return call.Init()
+	case "exec":
+		return call.Exec()
+	case "tool":
+		return runTool(rest)
+	case "supervise":
+		return supervise(rest)
+	case "doctor":
+		return doctor(rest)
+	default:
+		fmt.Fprintf(os.Stderr, "toolbox: there is no command %q\n\n%s", command, usage)
+		return 2
+	}
+}
+
+// runTool is what the exec stage becomes for the tools that are built in. The thread
+// that it runs on came through exec: all of the process is confined.
+func runTool(args []string) int {
+	if len(args) == 1 && args[0] == call.Selftest {
+		return 0
+	}
+	if len(args) != 2 {
+		fmt.Fprintln(os.Stderr, "toolbox tool: a name and a workspace are needed")
+		return call.FailedStatus
+	}
+	return tools.Run(args[0], args[1], os.Stdin, os.Stdout)
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/runner/call"
+	"github.com/agentsession-dev/operator/internal/runner/tools"
+	"github.com/agentsession-dev/operator/internal/tool"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// maxOutput is how many bytes a call may send where the agent sets no limit.
+const maxOutput = 64 << 20
+
+// lostAfter is how long the process that watches over a call may take to end it.
+// Beyond it the whole container is swept.
+const lostAfter = 5 * time.Second
+
+// active is one call between its start and its exited.
+type active struct {
+	session *session
+	start   *wire.Start
+	args    tool.Arguments
+	out     *outlet
+
+	mu      sync.Mutex
+	cause   wire.Cause // why it ends; the first one stays
+	detail  string
+	running *call.Running
+}
+
+func newActive(s *session, st *wire.Start, args tool.Arguments) *active {
+	limit := int64(maxOutput)
+	if l := st.Limits.OutputBytes; l > 0 {
+		limit = min(limit, l)
+	}
+	return &active{session: s, start: st, args: args, out: newOutlet(limit)}
+}
+
+// run brings the call from start to exited.
+func (c *active) run() {
+	exited := c.perform()
+	exited.Call = c.start.Call
+	c.session.forget(c.start.Call)
+	_ = c.session.tell(wire.Frame{Exited: exited}) // if the agent is gone, so is all interest in it
+}
+
+func (c *active) perform() *wire.Exited {
+	r, refusal := c.launch()
+	if refusal != nil {
+		return refusal.exited("")
+	}
+	defer r.Close()
+	limit := time.AfterFunc(time.Duration(timeoutMillis(c.start, c.args))*time.Millisecond, func() { c.endBecause(wire.TimedOut) })
+	defer limit.Stop()
+	if refusal := c.release(r); refusal != nil {
+		return refusal.exited("")
+	}
+	pumped := make(chan struct{})
+	go func() {
+		defer close(pumped)
+		pump(r.Output, c.out, c.send)
+		if c.out.isFull() {
+			c.endBecause(wire.OutputLimit)
+		}
+	}()
+	end, err := r.Wait()
+	c.concludes(err)
+	// Only now can nothing more be written: what is in the pipe is all there is.
+	_ = r.Output.SetReadDeadline(time.Unix(1, 0))
+	c.drained(pumped)
+	return c.exited(end, err)
+}
+
+// launch starts the stages, if the call may still start.
+func (c *active) launch() (*call.Running, *refusal) {
+	s := c.session
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	if r := c.mayStart(); r != nil {
+		return nil, r
+	}
+	r, err := call.Launch(s.procs, call.Order{
+		Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace,
+	})
+	if err != nil {
+		return nil, setupFailed("%v", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = r
+	return r, nil
+}
+
+// release waits for the sandbox and lets the call run, if it still may: the second
+// look at the epoch comes after fork and before exec.
+func (c *active) release(r *call.Running) *refusal {
+	if err := r.Ready(); err != nil {
+		return c.notRun(r, err)
+	}
+	s := c.session
+	s.gate.Lock()
+	refusal := c.mayStart()
+	var err error
+	if refusal == nil {
+		err = r.Release()
+	}
+	s.gate.Unlock()
+	if refusal != nil {
+		c.notRun(r, nil)
+		return refusal
+	}
+	if err = errors.Join(err, r.Started()); err != nil {
+		return c.notRun(r, err)
+	}
+	_ = s.tell(wire.Frame{Started: &wire.Started{Call: c.start.Call}}) // a broken connection shows where it is read
+	return nil
+}
+
+// mayStart looks at what stands now. The gate is held.
+func (c *active) mayStart() *refusal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.cause != "":
+		return &refusal{cause: c.cause, detail: c.detail}
+	case c.session.closed:
+		return refused("", "the connection to the agent ended")
+	}
+	if r := c.session.stands.current(c.start.Epoch); r != nil {
+		return r
+	}
+	return c.session.stands.profile(c.start.Profile)
+}
+
+// notRun ends stages whose call did not run, and says why it did not.
+func (c *active) notRun(r *call.Running, why error) *refusal {
+	r.Kill()
+	_, err := r.Wait()
+	c.concludes(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != wire.Finished {
+		return &refusal{cause: c.cause, detail: c.detail}
+	}
+	if err != nil {
+		why = fmt.Errorf("%w (%w)", why, err)
+	}
+	return setupFailed("%v", why)
+}
+
+// concludes notes that init is gone. If it could not say that nothing is left, and
+// nobody has swept anyway, the container is swept.
+func (c *active) concludes(err error) {
+	c.mu.Lock()
+	first := c.cause == ""
+	if first {
+		c.cause = wire.Finished
+	}
+	swept := c.cause == wire.Narrowing
+	c.mu.Unlock()
+	if err != nil && !swept {
+		c.session.sweepLost()
+	}
+}
+
+// endBecause ends the call, unless it has ended.
+func (c *active) endBecause(cause wire.Cause) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != "" {
+		return
+	}
+	c.cause = cause
+	if r := c.running; r != nil {
+		r.Kill()
+		go func() {
+			select {
+			case <-r.Gone():
+			case <-time.After(lostAfter):
+				c.session.sweepLost()
+			}
+		}()
+	}
+}
+
+func (c *active) explain(detail string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause == "" {
+		c.detail = detail
+	}
+}
+
+func (c *active) send(b []byte) error {
+	return c.session.conns.data.send(wire.Frame{Output: &wire.Output{Call: c.start.Call, Data: b}}, 0)
+}
+
+// drained waits until what was left in the pipe has been sent, or nothing more will be.
+func (c *active) drained(pumped <-chan struct{}) {
+	select {
+	case <-pumped:
+	case <-c.out.closed:
+	}
+}
+
+func (c *active) exited(end call.End, err error) *wire.Exited {
+	sent := c.out.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := &wire.Exited{Cause: c.cause, Detail: c.detail, OutputBytes: sent, Processes: end.Processes}
+	if c.cause != wire.Finished {
+		return e
+	}
+	if err != nil {
+		e.Signal, e.Detail = "SIGKILL", err.Error()+"; everything in the container was ended with it"
+		return e
+	}
+	e.Status, e.Signal = end.Status, end.Signal
+	if _, command := c.args.(*tool.Bash); !command {
+		e.Status, e.Denial = fileToolStatus(end.Status)
+	}
+	return e
+}
+
+func fileToolStatus(status int) (int, wire.Denial) {
+	switch status {
+	case tools.StatusOK:
+		return 0, ""
+	case tools.StatusDeniedWrite:
+		return 1, wire.DeniedWrite
+	case tools.StatusDeniedRead:
+		return 1, wire.DeniedRead
+	}
+	return 1, ""
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"fmt"
+
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/runner/call"
+	"github.com/agentsession-dev/operator/internal/runner/sandbox"
+	"github.com/agentsession-dev/operator/internal/tool"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// standing is what holds in a container until the agent says otherwise.
+type standing struct {
+	container   string
+	workspace   string
+	enforcement wire.Enforcement
+	epoch       wire.Epoch
+	bound       policy.Profile
+}
+
+// refusal is why a call does not start.
+type refusal struct {
+	cause  wire.Cause
+	denial wire.Denial
+	detail string
+}
+
+func (r *refusal) exited(id string) *wire.Exited {
+	return &wire.Exited{Call: id, Cause: r.cause, Denial: r.denial, Detail: r.detail}
+}
+
+func refused(denial wire.Denial, format string, args ...any) *refusal {
+	return &refusal{wire.Refused, denial, fmt.Sprintf(format, args...)}
+}
+
+func setupFailed(format string, args ...any) *refusal {
+	return &refusal{wire.SetupFailed, "", fmt.Sprintf(format, args...)}
+}
+
+// admit decides whether a call may start under what stands now.
+func (s standing) admit(st *wire.Start) (tool.Call, *refusal) {
+	if r := s.current(st.Epoch); r != nil {
+		return tool.Call{}, r
+	}
+	if r := s.profile(st.Profile); r != nil {
+		return tool.Call{}, r
+	}
+	if st.Workspace != s.workspace {
+		return tool.Call{}, refused("", "the workspace of this container is %s, not %q", s.workspace, st.Workspace)
+	}
+	c, err := tool.Decode(st.Tool, []byte(st.Arguments))
+	if err != nil {
+		return tool.Call{}, refused("", "%v", err)
+	}
+	if st.Digest != c.Digest || st.Arguments != string(c.Canonical) {
+		return tool.Call{}, refused("", "the arguments are not the ones that their digest was made of")
+	}
+	if err := call.CheckCommand(c.Arguments); err != nil {
+		return tool.Call{}, refused("", "%v", err)
+	}
+	if s.enforcement.Level != wire.LevelFull {
+		return tool.Call{}, setupFailed("this node cannot enforce the sandbox: %s", s.enforcement.Detail)
+	}
+	return c, nil
+}
+
+// current refuses a call of another time: it may have been ordered under another policy.
+func (s standing) current(e wire.Epoch) *refusal {
+	if e != s.epoch {
+		return refused(wire.DeniedProfile, "the call belongs to epoch %s, it is %s now", e, s.epoch)
+	}
+	return nil
+}
+
+func (s standing) profile(p policy.Profile) *refusal {
+	switch {
+	case sandbox.Admit(p) != nil:
+		return refused(wire.DeniedProfile, "%v", sandbox.Admit(p))
+	case !p.Within(s.bound):
+		return refused(wire.DeniedProfile, "%s with network %s is wider than %s with network %s, which holds now",
+			p.Mode, p.Network, s.bound.Mode, s.bound.Network)
+	case wire.ContainerFor(p) != s.container:
+		return refused(wire.DeniedProfile, "calls with mode %s run in the container %s, this is %s",
+			p.Mode, wire.ContainerFor(p), s.container)
+	}
+	return nil
+}

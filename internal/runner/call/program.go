@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package call
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentsession-dev/operator/internal/tool"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// Selftest is the name of the order that runs nothing: it exists to try the path itself.
+const Selftest = "selftest"
+
+// Program is what the exec stage becomes.
+type program struct {
+	path string
+	argv []string
+	env  []string
+	// stdin is what the program reads from descriptor 0; nil is /dev/null.
+	stdin []byte
+}
+
+// MaxCommand is the longest command line: the kernel takes no longer single argument.
+const MaxCommand = 128<<10 - 1
+
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Environment is all that a call finds in its environment. It is built from this
+// list and from nothing that the supervisor has in its own.
+func Environment(workspace string) []string {
+	return []string{
+		"PATH=" + searchPath,
+		"HOME=" + wire.HomeDir,
+		"LANG=C.UTF-8",
+		"TERM=dumb",
+		"TMPDIR=" + filepath.Dir(wire.HomeDir),
+		// The workspace belongs to another user than the one git runs as.
+		"GIT_CONFIG_COUNT=1",
+		"GIT_CONFIG_KEY_0=safe.directory",
+		"GIT_CONFIG_VALUE_0=" + workspace,
+	}
+}
+
+func programFor(o Order) (program, error) {
+	p := program{path: self, env: Environment(o.Workspace)}
+	if o.Tool == Selftest {
+		p.argv = []string{"toolbox", "tool", Selftest}
+		return p, nil
+	}
+	c, err := tool.Decode(o.Tool, []byte(o.Arguments))
+	if err != nil {
+		return program{}, err
+	}
+	b, ok := c.Arguments.(*tool.Bash)
+	if !ok {
+		p.argv = []string{"toolbox", "tool", c.Tool.Name, o.Workspace}
+		p.stdin = c.Canonical
+		return p, nil
+	}
+	if p.path, err = lookUp("bash"); err != nil {
+		return program{}, err
+	}
+	p.argv = []string{"bash", "-c", b.Command}
+	return p, nil
+}
+
+// ErrCommandTooLong is what CheckCommand says.
+var ErrCommandTooLong = fmt.Errorf("the command is longer than %d bytes: write it into a file and run that", MaxCommand)
+
+// CheckCommand refuses a call that could not be executed because of its size.
+func CheckCommand(a tool.Arguments) error {
+	if b, ok := a.(*tool.Bash); ok && len(b.Command) > MaxCommand {
+		return ErrCommandTooLong
+	}
+	return nil
+}
+
+func lookUp(name string) (string, error) {
+	for _, dir := range filepath.SplitList(searchPath) {
+		path := filepath.Join(dir, name)
+		if unix.Access(path, unix.X_OK) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("there is no %s in the image's %s", name, searchPath)
+}
+
+// memory puts bytes into a nameless file that descriptor 0 can be.
+func memory(b []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("arguments", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("creating a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "arguments")
+	_, err = f.Write(b)
+	if err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("filling a file in memory: %w", err), f.Close())
+	}
+	return f, nil
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+func arg(i uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offArgs + 8*i, Size: 4} }
+
+func allow() bpf.Instruction { return bpf.RetConstant{Val: retAllow} }
+
+func failWith(errno unix.Errno) bpf.Instruction {
+	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+}
+
+func deny(errno unix.Errno) []bpf.Instruction { return []bpf.Instruction{failWith(errno)} }
+
+// onlyIf allows the call if the argument has the value.
+func onlyIf(i, value uint32, errno unix.Errno) []bpf.Instruction {
+	return []bpf.Instruction{
+		arg(i),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipFalse: 1},
+		allow(),
+		failWith(errno),
+	}
+}
+
+// noneOf allows the call if the argument has none of the bits.
+func noneOf(i, bits uint32, errno unix.Errno) []bpf.Instruction {
+	return []bpf.Instruction{
+		arg(i),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: bits, SkipTrue: 1},
+		allow(),
+		failWith(errno),
+	}
+}
+
+// ownPriority allows (which, who) with who 0, unless it means the whole user: the
+// supervisor has the same one.
+func ownPriority(user uint32) []bpf.Instruction {
+	return []bpf.Instruction{
+		arg(0),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: user, SkipTrue: 3},
+		arg(1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 1},
+		allow(),
+		failWith(unix.EPERM),
+	}
+}
+
+// connectedPairsOnly allows pairs that cannot be turned to a third party: a datagram
+// socket of a pair can still send to, or connect to, any path.
+func connectedPairsOnly() []bpf.Instruction {
+	return []bpf.Instruction{
+		arg(0),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipFalse: 5},
+		arg(1),
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf}, // the type without SOCK_CLOEXEC and SOCK_NONBLOCK
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipFalse: 1},
+		allow(),
+		failWith(unix.EPERM),
+	}
+}
+
+// terminalIoctl refuses what types into a terminal on behalf of somebody else.
+func terminalIoctl() []bpf.Instruction {
+	return []bpf.Instruction{
+		arg(1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipTrue: 1},
+		allow(),
+		failWith(unix.EPERM),
+	}
+}
+
+const tiocLinux = 0x541c // TIOCLINUX
+
+// harmlessIoctl only look. Everything else that a file system takes may change it,
+// and the list of what does grows with every kernel: so it is the other way round.
+var harmlessIoctl = []uint32{
+	0x80086601, // FS_IOC_GETFLAGS
+	0x801c581f, // FS_IOC_FSGETXATTR
+	0x80087601, // FS_IOC_GETVERSION
+	0xc020660b, // FS_IOC_FIEMAP
+	0x00000002, // FIGETBSZ
+	0x802c542a, // TCGETS2
+}
+
+// readOnlyIoctl allows those of terminals and sockets (numbers 0x54xx and 0x89xx
+// without direction bits) and the harmless ones.
+func readOnlyIoctl() []bpf.Instruction {
+	body := []bpf.Instruction{
+		arg(1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipFalse: 1},
+		failWith(unix.EPERM),
+	}
+	for _, n := range harmlessIoctl {
+		body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: n, SkipFalse: 1}, allow())
+	}
+	return append(body,
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xffffff00},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x5400, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x8900, SkipFalse: 1},
+		allow(),
+		failWith(unix.EROFS))
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+
+// Support is what the kernel says it has.
+type Support struct {
+	ABI           int   // of Landlock; 0 where there is none
+	Errata        int   // corrections of Landlock that are in, as a bit mask
+	LandlockError error // why ABI is 0: ENOSYS, EOPNOTSUPP, or EPERM from an old runtime's seccomp profile
+	Seccomp       bool
+}
+
+// Kernel asks the kernel. What it says is not yet what holds: Test is.
+func Kernel() Support {
+	s := Support{Seccomp: HasSeccomp()}
+	if s.ABI, s.LandlockError = ll.LandlockGetABIVersion(); s.LandlockError != nil {
+		s.ABI = 0
+		return s
+	}
+	if errata, err := ll.LandlockGetErrata(); err == nil {
+		s.Errata = errata
+	}
+	return s
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !mutation
+
+package sandbox
+
+// The layers cannot be left out of this build.
+func withoutLandlock() bool { return false }
+func withoutSeccomp() bool  { return false }
+func withoutTest() bool     { return false }

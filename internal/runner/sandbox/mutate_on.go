@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build mutation
+
+package sandbox
+
+import "strings"
+
+// mutation is set by the linker, in binaries that exist to show that the conformance
+// suite turns red without a layer.
+var mutation string
+
+func withoutLandlock() bool { return strings.Contains(mutation, "landlock") }
+func withoutSeccomp() bool  { return strings.Contains(mutation, "seccomp") }
+func withoutTest() bool     { return strings.Contains(mutation, "selftest") }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/tool"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// maxCalls is how many calls may run at once.
+const maxCalls = 32
+
+// session is the time of one connection to the agent.
+type session struct {
+	conns *connections
+	procs *reaper
+
+	// gate orders everything that starts something and everything that ends all: who
+	// holds it can be sure that no call passes from ordered to running meanwhile.
+	gate   sync.Mutex
+	stands standing
+	closed bool
+	calls  map[string]*active
+	over   sync.WaitGroup // the calls' goroutines
+}
+
+func newSession(c *connections, r *reaper, stands standing) *session {
+	return &session{conns: c, procs: r, stands: stands, calls: map[string]*active{}}
+}
+
+// serve takes orders until the connection or the context ends. When it returns, the
+// container is empty.
+func (s *session) serve(ctx context.Context) error {
+	ended := make(chan error, 2)
+	go func() { ended <- s.readControl() }()
+	go func() { ended <- s.readData() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = s.terminate()
+	}
+	s.endAll(wire.Cancelled, "the connection to the agent ended")
+	s.conns.close()
+	s.over.Wait()
+	return err
+}
+
+func (s *session) readControl() error {
+	for {
+		f, err := wire.ReadFrame(s.conns.control.in)
+		if err != nil {
+			return err
+		}
+		switch {
+		case f.Start != nil:
+			err = s.start(f.Start)
+		case f.Stop != nil:
+			s.stop(f.Stop.Call)
+		case f.Narrow != nil:
+			err = s.narrow(f.Narrow)
+		case f.Widen != nil:
+			err = s.widen(f.Widen)
+		default:
+			name, _ := f.Member()
+			err = fmt.Errorf("the frame %s is not one that a supervisor takes", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) readData() error {
+	for {
+		f, err := wire.ReadFrame(s.conns.data.in)
+		if err != nil {
+			return err
+		}
+		if f.Credit == nil || f.Credit.Bytes < 0 || f.Credit.Bytes > 1<<40 {
+			return errors.New("a frame on the data connection is no credit")
+		}
+		if c := s.call(f.Credit.Call); c != nil { // it may have ended meanwhile
+			c.out.give(f.Credit.Bytes)
+		}
+	}
+}
+
+func (s *session) call(id string) *active {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	return s.calls[id]
+}
+
+// start admits a call and launches it. An error ends the connection.
+func (s *session) start(st *wire.Start) error {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	if s.closed {
+		return nil
+	}
+	if st.Call == "" || s.calls[st.Call] != nil {
+		return fmt.Errorf("a call named %q runs already", st.Call)
+	}
+	decoded, refusal := s.stands.admit(st)
+	if refusal == nil && len(s.calls) >= maxCalls {
+		refusal = refused("", "%d calls run already", maxCalls)
+	}
+	if refusal != nil {
+		return s.tell(wire.Frame{Exited: refusal.exited(st.Call)})
+	}
+	c := newActive(s, st, decoded.Arguments)
+	s.calls[st.Call] = c
+	s.over.Go(c.run)
+	return nil
+}
+
+func (s *session) stop(id string) {
+	if c := s.call(id); c != nil { // it may have ended meanwhile
+		c.endBecause(wire.Cancelled)
+	}
+}
+
+// narrow ends everything in the container and then says so.
+func (s *session) narrow(n *wire.Narrow) error {
+	s.gate.Lock()
+	if err := s.enter(n.Epoch, n.Bound); err != nil {
+		s.gate.Unlock()
+		return err
+	}
+	killed, err := s.sweepLocked(wire.Narrowing)
+	s.gate.Unlock()
+	if err != nil {
+		return err
+	}
+	s.over.Wait() // each call's exited goes out first; nobody but this goroutine starts calls
+	return s.tell(wire.Frame{Narrowed: &wire.Narrowed{Epoch: n.Epoch, Killed: killed}})
+}
+
+func (s *session) widen(w *wire.Widen) error {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	return s.enter(w.Epoch, w.Bound)
+}
+
+// enter begins an epoch. The gate is held.
+func (s *session) enter(e wire.Epoch, bound policy.Profile) error {
+	if e.Before(s.stands.epoch) {
+		return fmt.Errorf("epoch %s is over, it is %s", e, s.stands.epoch)
+	}
+	s.stands.epoch, s.stands.bound = e, bound
+	return nil
+}
+
+// sweepLocked ends every call and every process. The gate is held.
+func (s *session) sweepLocked(cause wire.Cause) (int, error) {
+	for _, c := range s.calls {
+		c.endBecause(cause)
+		c.out.close()
+	}
+	killed, err := s.procs.sweep()
+	if err != nil {
+		// Nobody can say what lives here: the end of the first process ends it all.
+		panic(fmt.Sprintf("sweeping the container: %v", err))
+	}
+	return killed, nil
+}
+
+// endAll is the end of the session's calls; none starts any more.
+func (s *session) endAll(cause wire.Cause, detail string) {
+	s.gate.Lock()
+	s.closed = true
+	for _, c := range s.calls {
+		c.explain(detail)
+	}
+	_, _ = s.sweepLocked(cause)
+	s.gate.Unlock()
+}
+
+// terminate is the orderly end: the agent hears that the container is empty.
+func (s *session) terminate() error {
+	s.endAll(wire.Cancelled, "the tools container is being ended")
+	s.over.Wait()
+	return errors.Join(context.Canceled, s.tell(wire.Frame{Terminating: &wire.Terminating{}}))
+}
+
+// sweepLost empties the container after the process that watched over a call was lost.
+func (s *session) sweepLost() {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	_, _ = s.sweepLocked(wire.Finished)
+}
+
+func (s *session) tell(f wire.Frame) error { return s.conns.control.send(f, controlTimeout) }
+
+func (s *session) forget(id string) {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	delete(s.calls, id)
+}
+
+// timeoutMillis is the limit of the call: what the arguments and the agent say, and never more than the most.
+func timeoutMillis(st *wire.Start, a tool.Arguments) int64 {
+	most := tool.MaxTimeout.Milliseconds()
+	if b, ok := a.(*tool.Bash); ok {
+		most = min(most, b.Timeout().Milliseconds())
+	}
+	if l := st.Limits.TimeoutMillis; l > 0 {
+		return min(most, l)
+	}
+	return most
+}
