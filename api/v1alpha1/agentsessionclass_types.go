@@ -119,6 +119,9 @@ type ClassResources struct {
 }
 
 // Resources are requests and limits as in a container.
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0)",message="no request may be negative",fieldPath=".requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0)",message="no limit may be negative",fieldPath=".limits"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || quantity(string(self.limits[k])).compareTo(quantity(string(self.requests[k]))) >= 0)",message="no limit may be below its request",fieldPath=".limits"
 type Resources struct {
 	// requests that the scheduler reserves: cpu, memory, ephemeral-storage.
 	// +optional

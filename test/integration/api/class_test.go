@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"strings"
+	"testing"
+)
+
+const class = `
+apiVersion: agentsession.dev/v1alpha1
+kind: AgentSessionClass
+spec:
+  images: {tools: "debian:13"}
+  model: {provider: OpenAIChat, baseURL: "https://api.example.com/v1", defaultName: deepseek-chat}
+  ceiling: {maxMode: danger-full-access}
+`
+
+const (
+	schemeRule = "baseURL must begin with https://"
+	urlRule    = "baseURL must be a URL with a scheme and a host, without user, query and fragment"
+	usersRule  = "agentUser and toolsUser must differ (65532 and 65533 where unset)"
+)
+
+func both(edits ...edit) edit {
+	return func(o object) {
+		for _, e := range edits {
+			e(o)
+		}
+	}
+}
+
+func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
+	refusals{
+		"the smallest class":       {both(), ""},
+		"without a model":          {unset("spec.model"), "spec.model: Required value"},
+		"without a ceiling":        {unset("spec.ceiling"), "spec.ceiling: Required value"},
+		"without a tools image":    {set("spec.images", object{}), "spec.images.tools: Required value"},
+		"a tools image of blanks":  {set("spec.images.tools", " "), "spec.images.tools: Invalid value"},
+		"a huge tools image":       {set("spec.images.tools", strings.Repeat("a", 513)), "spec.images.tools: Too long"},
+		"an empty agent image":     {set("spec.images.agent", ""), "spec.images.agent: Invalid value"},
+		"another provider":         {set("spec.model.provider", "Anthropic"), `supported values: "OpenAIChat"`},
+		"plain http":               {set("spec.model.baseURL", "http://model.example/v1"), schemeRule},
+		"plain http, allowed":      {both(set("spec.model.baseURL", "http://model.example/v1"), set("spec.model.insecureHTTP", true)), ""},
+		"plain http, not allowed":  {both(set("spec.model.baseURL", "http://model.example/v1"), set("spec.model.insecureHTTP", false)), schemeRule},
+		"another scheme":           {both(set("spec.model.baseURL", "ftp://model.example/v1"), set("spec.model.insecureHTTP", true)), schemeRule},
+		"a base URL with a port":   {set("spec.model.baseURL", "https://10.0.0.1:8443/v1"), ""},
+		"no URL":                   {set("spec.model.baseURL", "api.example.com"), urlRule},
+		"a path alone":             {set("spec.model.baseURL", "/v1"), urlRule},
+		"a URL without a host":     {set("spec.model.baseURL", "https:///v1"), urlRule},
+		"a URL with a user":        {set("spec.model.baseURL", "https://me:secret@api.example.com/v1"), urlRule},
+		"a URL with a query":       {set("spec.model.baseURL", "https://api.example.com/v1?key=secret"), urlRule},
+		"a URL with a fragment":    {set("spec.model.baseURL", "https://api.example.com/v1#x"), urlRule},
+		"a URL beyond limits":      {set("spec.model.baseURL", "https://api.example.com/"+strings.Repeat("a", 2048)), "spec.model.baseURL: Too long"},
+		"no default model":         {unset("spec.model.defaultName"), "spec.model.defaultName: Required value"},
+		"an empty default model":   {set("spec.model.defaultName", ""), "spec.model.defaultName: Invalid value"},
+		"allowed models":           {set("spec.model.allowedNames", []any{"a", "b"}), ""},
+		"the same model twice":     {set("spec.model.allowedNames", []any{"a", "a"}), "Duplicate value"},
+		"an empty allowed model":   {set("spec.model.allowedNames", []any{""}), "spec.model.allowedNames[0]: Invalid value"},
+		"too many allowed models":  {set("spec.model.allowedNames", numbered(65)), "spec.model.allowedNames: Too many"},
+		"a key Secret":             {set("spec.model.keySecretName", "model-key"), ""},
+		"no Secret's name":         {set("spec.model.keySecretName", "Model_Key"), "spec.model.keySecretName: Invalid value"},
+		"an unknown ceiling":       {set("spec.ceiling.maxMode", "all"), "spec.ceiling.maxMode: Unsupported value"},
+		"no maxMode":               {set("spec.ceiling", object{"onExceed": "Clamp"}), "spec.ceiling.maxMode: Required value"},
+		"an open network":          {set("spec.ceiling.maxNetwork", "open"), `spec.ceiling.maxNetwork: Unsupported value: "open": supported values: "none"`},
+		"approval by asking":       {set("spec.ceiling.maxApproval", "ask"), `spec.ceiling.maxApproval: Unsupported value: "ask": supported values: "never"`},
+		"an unknown onExceed":      {set("spec.ceiling.onExceed", "Warn"), `supported values: "Clamp", "Reject"`},
+		"onExceed Reject":          {set("spec.ceiling.onExceed", "Reject"), ""},
+		"root as the agent":        {set("spec.security", object{"agentUser": int64(0)}), "spec.security.agentUser: Invalid value: 0"},
+		"root as the tools":        {set("spec.security", object{"toolsUser": int64(0)}), "spec.security.toolsUser: Invalid value: 0"},
+		"root as the group":        {set("spec.security", object{"fsGroup": int64(0)}), "spec.security.fsGroup: Invalid value: 0"},
+		"a user beyond limits":     {set("spec.security", object{"agentUser": int64(1) << 31}), "spec.security.agentUser: Invalid value"},
+		"two users":                {set("spec.security", object{"agentUser": int64(7), "toolsUser": int64(8)}), ""},
+		"one user for both":        {set("spec.security", object{"agentUser": int64(7), "toolsUser": int64(7)}), usersRule},
+		"the tools' default user":  {set("spec.security", object{"agentUser": int64(65533)}), usersRule},
+		"the agent's default user": {set("spec.security", object{"toolsUser": int64(65532)}), usersRule},
+		"resources":                {set("spec.resources.toolsRW.limits", object{"cpu": "2", "memory": "2Gi", "ephemeral-storage": "4Gi"}), ""},
+		"a device as a request":    {set("spec.resources.toolsRW.requests", object{"nvidia.com/gpu": int64(1)}), "only cpu, memory and ephemeral-storage can be requested: remove the others"},
+		"a device as a limit":      {set("spec.resources.agent.limits", object{"hugepages-2Mi": "2Mi"}), "only cpu, memory and ephemeral-storage can be limited: remove the others"},
+		"resources that are none":  {set("spec.resources.toolsRO.limits", object{"cpu": "many"}), "spec.resources.toolsRO.limits.cpu: Invalid value"},
+		"a limit below a request":  {set("spec.resources.agent", object{"requests": object{"memory": "2Gi"}, "limits": object{"memory": "1Gi"}}), "no limit may be below its request"},
+		"a limit at its request":   {set("spec.resources.agent", object{"requests": object{"memory": "1Gi"}, "limits": object{"memory": "1024Mi"}}), ""},
+		"a negative request":       {set("spec.resources.agent", object{"requests": object{"cpu": "-1"}}), "spec.resources.agent.requests"},
+		"small storage":            {set("spec.storage", object{"type": "EmptyDir", "size": "1Ki"}), sizeRule},
+		"another storage":          {set("spec.storage", object{"type": "HostPath"}), `supported values: "EmptyDir"`},
+		"a huge system prompt":     {set("spec.systemPrompt", strings.Repeat("a", 65537)), "spec.systemPrompt: Too long"},
+		"a wide system prompt":     {set("spec.systemPrompt", strings.Repeat("ä", 32769)), "systemPrompt is larger than 65536 bytes: shorten it"},
+		"what is not enforced yet": {set("spec.runtimeClassName", "gvisor"), `unknown field "spec.runtimeClassName"`},
+	}.run(t, class)
+}
+
+func TestAClassCanChange(t *testing.T) {
+	refusals{
+		"the ceiling": {set("spec.ceiling.maxMode", "read-only"), ""},
+		"the model":   {set("spec.model.defaultName", "other"), ""},
+		"the images":  {set("spec.images.tools", "debian:14"), ""},
+	}.runUpdates(t, class)
+}
+
+func numbered(n int) []any {
+	var l []any
+	for i := range n {
+		l = append(l, "m"+strings.Repeat("x", i))
+	}
+	return l
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// The reviewed pods and Secrets are valid, and a namespace that enforces the Pod
+// Security Standard restricted admits them; it does not admit one that is loosened.
+func TestARestrictedNamespaceAdmitsTheReviewedPods(t *testing.T) {
+	ns := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Namespace"}}
+	ns.SetName("demo") // the namespace in the reviewed files
+	ns.SetLabels(map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	if err := api.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../../../controllers/podspec/testdata/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d reviewed files found (%v), want all of them", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal(b, &u.Object); err != nil {
+				t.Fatal(err)
+			}
+			loosened := u.DeepCopy()
+			wantRefusal(t, dryRun(t, u), "")
+			if u.GetKind() == "Pod" {
+				set("spec.securityContext.seccompProfile.type", "Unconfined")(loosened.Object)
+				wantRefusal(t, dryRun(t, loosened), `violates PodSecurity "restricted:latest": seccompProfile`)
+			}
+		})
+	}
+}
+
+func dryRun(t *testing.T, u *unstructured.Unstructured) error {
+	t.Helper()
+	return api.Create(t.Context(), u, client.DryRunAll, client.FieldValidation("Strict"))
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const session = `
+apiVersion: agentsession.dev/v1alpha1
+kind: AgentSession
+metadata: {namespace: default}
+spec: {}
+`
+
+const fullSession = `
+apiVersion: agentsession.dev/v1alpha1
+kind: AgentSession
+metadata: {namespace: default}
+spec:
+  className: standard
+  sandbox: {mode: workspace-write, network: none}
+  approval: {policy: never}
+  prompt: Fix the build.
+  instructions: Be brief.
+  model: {name: deepseek-chat}
+  workspace: {storage: {type: EmptyDir, size: 2Gi}}
+`
+
+const (
+	nameRule = "the name of a session must have at most 52 characters, only a-z, 0-9 and '-', and begin and end with a letter or digit: choose another name"
+	sizeRule = "size must be at least 16Mi"
+)
+
+func TestSessionsThatAreRefusedOrAdmitted(t *testing.T) {
+	refusals{
+		"an empty spec is enough":    {set("metadata.name", "minimal"), ""},
+		"without a spec":             {unset("spec"), "spec: Required value"},
+		"a name of 52 characters":    {set("metadata.name", strings.Repeat("a", 52)), ""},
+		"a name of 53 characters":    {set("metadata.name", strings.Repeat("a", 53)), nameRule},
+		"a name with a dot":          {set("metadata.name", "fix.build"), nameRule},
+		"an unknown mode":            {set("spec.sandbox.mode", "read-write"), `spec.sandbox.mode: Unsupported value: "read-write": supported values: "read-only", "workspace-write", "danger-full-access"`},
+		"an empty mode":              {set("spec.sandbox.mode", ""), `spec.sandbox.mode: Unsupported value: ""`},
+		"an open network":            {set("spec.sandbox.network", "open"), `spec.sandbox.network: Unsupported value: "open": supported values: "none"`},
+		"approval by asking":         {set("spec.approval.policy", "ask"), `spec.approval.policy: Unsupported value: "ask": supported values: "never"`},
+		"an empty prompt":            {set("spec.prompt", ""), "prompt is empty: write a message, or leave the field out to start without one"},
+		"a prompt of blanks":         {set("spec.prompt", " \n\t"), "prompt is empty"},
+		"a prompt of 64 KiB":         {set("spec.prompt", strings.Repeat("a", 65536)), ""},
+		"a prompt beyond 64 KiB":     {set("spec.prompt", strings.Repeat("a", 65537)), "spec.prompt: Too long"},
+		"a prompt of wide letters":   {set("spec.prompt", strings.Repeat("ä", 32769)), "prompt is larger than 65536 bytes: shorten it"},
+		"empty instructions":         {set("spec.instructions", ""), "instructions are empty: write some, or leave the field out"},
+		"instructions beyond 64 KiB": {set("spec.instructions", strings.Repeat("a", 65537)), "spec.instructions: Too long"},
+		"wide instructions":          {set("spec.instructions", strings.Repeat("ä", 32769)), "instructions are larger than 65536 bytes: shorten them"},
+		"a class name in capitals":   {set("spec.className", "Standard"), "spec.className: Invalid value"},
+		"a class name beyond limits": {set("spec.className", strings.Repeat("a", 254)), "spec.className: Too long"},
+		"a model without a name":     {set("spec.model", object{}), "spec.model.name: Required value"},
+		"a model with a blank":       {set("spec.model.name", "deepseek chat"), "spec.model.name: Invalid value"},
+		"a model beyond limits":      {set("spec.model.name", strings.Repeat("m", 254)), "spec.model.name: Too long"},
+		"storage that is a claim":    {set("spec.workspace.storage", object{"type": "PersistentVolumeClaim"}), `supported values: "EmptyDir"`},
+		"storage without a type":     {set("spec.workspace.storage", object{"size": "1Gi"}), "spec.workspace.storage.type: Required value"},
+		"storage that is too small":  {set("spec.workspace.storage", object{"type": "EmptyDir", "size": "1Mi"}), sizeRule},
+		"storage of less than none":  {set("spec.workspace.storage", object{"type": "EmptyDir", "size": "-1Gi"}), sizeRule},
+		"storage in whole bytes":     {set("spec.workspace.storage", object{"type": "EmptyDir", "size": int64(1 << 30)}), ""},
+		"storage of few whole bytes": {set("spec.workspace.storage", object{"type": "EmptyDir", "size": int64(1024)}), sizeRule},
+		"storage that is no size":    {set("spec.workspace.storage", object{"type": "EmptyDir", "size": "big"}), "spec.workspace.storage.size: Invalid value"},
+		"a size of many digits":      {set("spec.workspace.storage", object{"type": "EmptyDir", "size": strings.Repeat("1", 33)}), "size has more than 32 characters"},
+		"a field that does not exist": {
+			set("spec.sandbox.mod", "workspace-write"), `unknown field "spec.sandbox.mod"`,
+		},
+		"a field that is not enforced yet": {set("spec.suspend", true), `unknown field "spec.suspend"`},
+	}.run(t, session)
+}
+
+func TestEachModeIsAdmitted(t *testing.T) {
+	for _, mode := range []string{"read-only", "workspace-write", "danger-full-access"} {
+		wantRefusal(t, create(t.Context(), manifest(t, session, set("spec.sandbox.mode", mode))), "")
+	}
+}
+
+func TestWhatOfASessionCanChange(t *testing.T) {
+	refusals{
+		"the mode":                  {set("spec.sandbox.mode", "read-only"), ""},
+		"the sandbox as a whole":    {unset("spec.sandbox"), ""},
+		"the approval as a whole":   {unset("spec.approval"), ""},
+		"not to an unknown mode":    {set("spec.sandbox.mode", "yolo"), "Unsupported value"},
+		"not the class":             {set("spec.className", "other"), "className cannot be added, changed or removed later"},
+		"not the class, removed":    {unset("spec.className"), "className cannot be added, changed or removed later"},
+		"not the prompt":            {set("spec.prompt", "Other."), "prompt cannot be added, changed or removed later: create a SessionMessage to say more"},
+		"not the prompt, removed":   {unset("spec.prompt"), "prompt cannot be added, changed or removed later"},
+		"not the instructions":      {set("spec.instructions", "Other."), "instructions cannot be added, changed or removed later"},
+		"not the instructions gone": {unset("spec.instructions"), "instructions cannot be added, changed or removed later"},
+		"not the model":             {set("spec.model.name", "other"), "model cannot be added, changed or removed later"},
+		"not the model, removed":    {unset("spec.model"), "model cannot be added, changed or removed later"},
+		"not the storage":           {set("spec.workspace.storage.size", "4Gi"), "workspace cannot be added, changed or removed later"},
+		"not the workspace, gone":   {unset("spec.workspace"), "workspace cannot be added, changed or removed later"},
+	}.runUpdates(t, fullSession)
+}
+
+func TestWhatCannotBeAddedToASessionLater(t *testing.T) {
+	refusals{
+		"a class":      {set("spec.className", "standard"), "className cannot be added"},
+		"a prompt":     {set("spec.prompt", "Hello."), "prompt cannot be added"},
+		"instructions": {set("spec.instructions", "Be brief."), "instructions cannot be added"},
+		"a model":      {set("spec.model.name", "deepseek-chat"), "model cannot be added"},
+		"a workspace":  {set("spec.workspace", object{}), "workspace cannot be added"},
+	}.runUpdates(t, session)
+}
+
+func TestDefaultsOfASession(t *testing.T) {
+	u := manifest(t, session)
+	if err := create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	want := object{
+		"sandbox":  object{"mode": "read-only", "network": "none"},
+		"approval": object{"policy": "never"},
+	}
+	if diff := cmp.Diff(want, u.Object["spec"]); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	// A new session must not look current to tools that compare generations.
+	if diff := cmp.Diff(object{"observedGeneration": int64(-1)}, u.Object["status"]); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func TestADefaultFillsWhatIsLeftOut(t *testing.T) {
+	u := manifest(t, session, set("spec.sandbox", object{"network": "none"}))
+	if err := create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	if mode, _, _ := unstructured.NestedString(u.Object, "spec", "sandbox", "mode"); mode != "read-only" {
+		t.Errorf("mode = %q, want read-only", mode)
+	}
+}
+
+// Status is the operator's: who may write sessions cannot write it by the way.
+func TestStatusIsWrittenThroughItsSubresourceAlone(t *testing.T) {
+	u := manifest(t, session, set("status.observedGeneration", int64(7)), set("status.podName", "mine"))
+	if err := create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(object{"observedGeneration": int64(-1)}, u.Object["status"]); diff != "" {
+		t.Errorf("status after create (-want +got):\n%s", diff)
+	}
+	set("status", object{"observedGeneration": int64(1), "applied": object{
+		"mode": "read-only", "network": "none", "approval": "never", "digest": strings.Repeat("a", 64),
+		"generation": int64(1), "time": "2026-01-02T03:04:05Z",
+	}})(u.Object)
+	if err := api.Status().Update(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	if mode, _, _ := unstructured.NestedString(u.Object, "status", "applied", "mode"); mode != "read-only" {
+		t.Errorf("status.applied.mode = %q, want read-only", mode)
+	}
+}
