@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// link is one session's link. Its goroutine pushes what is wanted until the agent
+// has answered to it, then polls for what changes.
+//
+//	set ──► want, version ──► run: push ──► accept, refuse ──► waiting set, or wake
+//	                            └─ poll ◄─┘ (interrupted by the next set)
+type link struct {
+	endpoint Endpoint
+	cancel   context.CancelFunc
+	agent    *peer
+	wake     func()
+
+	mu        sync.Mutex
+	want      []byte // the desired state
+	version   uint64 // of want
+	pushed    uint64 // the version that the agent has answered to, in this connection
+	replied   uint64 // the newest version that the agent has answered to at all
+	interrupt func() // ends the poll that is under way
+
+	observed *wire.Observed
+	refused  *policy.Stamp
+	trouble  string
+	since    time.Time // when exchanges began to fail; zero while they succeed
+	lost     bool      // they have failed for unreachableAfter
+
+	answered chan struct{} // closed and replaced with every change
+	waiting  int           // callers of set that wait for it
+	owed     bool          // a caller of set left without an answer
+}
+
+func (k *link) set(ctx context.Context, body []byte) (Observation, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	changed := !bytes.Equal(k.want, body)
+	if changed {
+		k.want, k.version, k.refused = body, k.version+1, nil
+		if k.interrupt != nil {
+			k.interrupt()
+		}
+	}
+	if changed && k.since.IsZero() { // who does not answer holds up nobody
+		k.waitLocked(ctx, k.version)
+	}
+	fresh := k.replied == k.version
+	k.owed = !fresh
+	return k.observationLocked(), fresh
+}
+
+// waitLocked waits until the agent has answered to a version, fails to, or the time is over.
+func (k *link) waitLocked(ctx context.Context, version uint64) {
+	timer := time.NewTimer(answerWithin)
+	defer timer.Stop()
+	k.waiting++
+	defer func() { k.waiting-- }()
+	for k.version == version && k.replied < version && k.since.IsZero() {
+		answered := k.answered
+		k.mu.Unlock()
+		var over bool
+		select {
+		case <-answered:
+		case <-timer.C:
+			over = true
+		case <-ctx.Done():
+			over = true
+		}
+		k.mu.Lock()
+		if over {
+			return
+		}
+	}
+}
+
+func (k *link) observationLocked() Observation {
+	return Observation{Observed: k.observed, Refused: k.refused, Trouble: k.trouble, Unreachable: k.lost}
+}
+
+func (k *link) run(ctx context.Context) {
+	defer k.agent.close()
+	retry := firstRetry
+	for ctx.Err() == nil {
+		err := k.exchange(ctx)
+		if err == nil {
+			retry = firstRetry
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		k.failed(describe(err))
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry/2 + rand.N(retry)):
+		}
+		retry = min(2*retry, lastRetry)
+	}
+}
+
+// exchange makes one request: it pushes what the agent has not answered to, or else polls.
+func (k *link) exchange(ctx context.Context) error {
+	k.mu.Lock()
+	body, version, push := k.want, k.version, k.pushed != k.version
+	k.mu.Unlock()
+	if push {
+		return k.push(ctx, body, version)
+	}
+	return k.poll(ctx)
+}
+
+func (k *link) push(ctx context.Context, body []byte, version uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	o, err := k.agent.put(ctx, body)
+	if conflict, ok := errors.AsType[*conflictError](err); ok {
+		k.answer(version, nil, conflict.stamp)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	k.answer(version, o, nil)
+	return nil
+}
+
+func (k *link) poll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, wire.PollTimeout+pushTimeout)
+	defer cancel()
+	k.mu.Lock()
+	if k.pushed != k.version { // set came in between
+		k.mu.Unlock()
+		return nil
+	}
+	var interrupted bool
+	k.interrupt = func() { interrupted = true; cancel() }
+	var revision uint64
+	if k.observed != nil {
+		revision = k.observed.Revision
+	}
+	k.mu.Unlock()
+
+	o, err := k.agent.get(ctx, revision)
+
+	k.mu.Lock()
+	k.interrupt = nil
+	k.mu.Unlock()
+	switch {
+	case err != nil && interrupted:
+		return nil
+	case err != nil:
+		return err
+	}
+	k.answer(0, o, nil)
+	return nil
+}
+
+// answer takes in what the agent said: to a push of a version, or (0) to a poll.
+func (k *link) answer(version uint64, o *wire.Observed, refused *policy.Stamp) {
+	k.mu.Lock()
+	news := k.trouble != "" || k.lost || refused != nil
+	k.trouble, k.since, k.lost = "", time.Time{}, false
+	if o != nil {
+		before := k.observed
+		news = news || before == nil || before.Boot != o.Boot || before.Revision != o.Revision
+		if before != nil && before.Boot != o.Boot {
+			k.pushed = 0 // an agent that was started anew has been told nothing yet
+		}
+		k.observed = o
+	}
+	if version != 0 {
+		k.pushed, k.replied = version, max(k.replied, version)
+		if version == k.version {
+			k.refused = refused
+			news = news || k.owed
+			k.owed = false
+		}
+	}
+	k.toldLocked(news)
+}
+
+// failed takes in that an exchange failed.
+func (k *link) failed(trouble string) {
+	k.mu.Lock()
+	now := time.Now()
+	if k.since.IsZero() {
+		k.since = now
+	}
+	lost := now.Sub(k.since) >= unreachableAfter
+	news := lost && (!k.lost || trouble != k.trouble)
+	k.trouble, k.lost = trouble, lost
+	k.pushed = 0 // whoever answers next may be an agent that was started anew
+	k.toldLocked(news)
+}
+
+// toldLocked lets waiting callers look again, or wakes the session where none is
+// waiting. It unlocks.
+func (k *link) toldLocked(news bool) {
+	close(k.answered)
+	k.answered = make(chan struct{})
+	wake := news && k.waiting == 0
+	k.mu.Unlock()
+	if wake {
+		k.wake()
+	}
+}
