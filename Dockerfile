@@ -32,25 +32,25 @@ RUN go build -trimpath -ldflags="-s -w" -o /out/ ./cmd/replay-model
 FROM scratch AS manager
 COPY --from=source /accounts/ /etc/
 COPY --from=source /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build-manager /out/manager /manager
+COPY --from=build-manager /out/manager /usr/local/bin/
 USER 65532:65532
 WORKDIR /
-ENTRYPOINT ["/manager"]
+ENTRYPOINT ["/usr/local/bin/manager"]
 
 FROM scratch AS agent
 COPY --from=source /accounts/ /etc/
 COPY --from=source /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build-agent /out/agent /out/toolbox /
+COPY --from=build-agent /out/agent /out/toolbox /usr/local/bin/
 USER 65532:65532
 WORKDIR /
-ENTRYPOINT ["/agent"]
+ENTRYPOINT ["/usr/local/bin/agent"]
 
 FROM scratch AS replay-model
 COPY --from=source /accounts/ /etc/
-COPY --from=build-replay-model /out/replay-model /replay-model
+COPY --from=build-replay-model /out/replay-model /usr/local/bin/
 USER 65532:65532
 WORKDIR /
-ENTRYPOINT ["/replay-model"]
+ENTRYPOINT ["/usr/local/bin/replay-model"]
 
 # The packages are those of hack/images/catalogue.go.
 FROM debian:bookworm-slim AS tools

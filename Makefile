@@ -5,7 +5,7 @@ SHELL := bash
 
 CACHE      ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentsession
 HELM       := $(CACHE)/tools/helm-$(shell sed -n 's|.*helm.sh/helm/v4 v|v|p' hack/tools/go.mod | head -1)/helm
-TOOL       := go tool -modfile=$(CURDIR)/hack/tools/go.mod
+LINT       := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
 KUBE       := go -C hack/kube run .
 IMAGES     := go -C hack/images run .
 DIST       := $(CACHE)/images
@@ -55,7 +55,7 @@ verify: generate lint ## Check that generated files, modules and style are as th
 	git diff --exit-code
 
 lint: ## Run the linters
-	$(TOOL) golangci-lint run
+	$(LINT) run
 
 images: ## Build the images into the cluster (or push them to REGISTRY)
 ifeq ($(CONTEXT),)

@@ -150,7 +150,7 @@ func programLayer(bin, program string) (v1.Layer, error) {
 		return nil, err
 	}
 	t := layer.New()
-	t.File(program, 0o755, content)
+	t.File("usr/local/bin/"+program, 0o755, content)
 	return inMemory(t)
 }
 

@@ -41,15 +41,15 @@ var tools = []string{
 var catalogue = []image{
 	{
 		name: "manager", title: "AgentSession operator", programs: []string{"manager"}, base: withCAs,
-		config: v1.Config{Entrypoint: []string{"/manager"}, User: nonroot, WorkingDir: "/"},
+		config: v1.Config{Entrypoint: []string{"/usr/local/bin/manager"}, User: nonroot, WorkingDir: "/"},
 	},
 	{
 		name: "agent", title: "AgentSession in-pod agent and toolbox", programs: []string{"agent", "toolbox"}, base: withCAs,
-		config: v1.Config{Entrypoint: []string{"/agent"}, User: nonroot, WorkingDir: "/"},
+		config: v1.Config{Entrypoint: []string{"/usr/local/bin/agent"}, User: nonroot, WorkingDir: "/"},
 	},
 	{
 		name: "replay-model", title: "AgentSession replaying model server", programs: []string{"replay-model"}, base: bare,
-		config: v1.Config{Entrypoint: []string{"/replay-model"}, User: nonroot, WorkingDir: "/"},
+		config: v1.Config{Entrypoint: []string{"/usr/local/bin/replay-model"}, User: nonroot, WorkingDir: "/"},
 	},
 	{
 		name: "tools", title: "AgentSession default tools", base: withDeb,

@@ -80,13 +80,13 @@ func TestAnImageIsBuiltOnceAndPushed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"/replay-model"}, config.Config.Entrypoint); diff != "" {
+	if diff := cmp.Diff([]string{"/usr/local/bin/replay-model"}, config.Config.Entrypoint); diff != "" {
 		t.Errorf("entry point (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff("65532:65532", config.Config.User); diff != "" {
 		t.Errorf("user (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"etc", "etc/group", "etc/passwd", "replay-model"}, pathsOf(t, mutate.Extract(img))); diff != "" {
+	if diff := cmp.Diff([]string{"etc", "etc/group", "etc/passwd", "usr", "usr/local", "usr/local/bin", "usr/local/bin/replay-model"}, pathsOf(t, mutate.Extract(img))); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
