@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runnertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// ToolsUser is the user and group of both tools containers.
+const ToolsUser = 65533
+
+// Pod is what two tools containers share: host directories below Dir.
+type Pod struct {
+	Dir     string
+	Toolbox string // the binary
+}
+
+// NewPod makes the volumes of a pod.
+func NewPod(t testing.TB, toolbox string) *Pod {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p := &Pod{dir, toolbox}
+	for _, d := range []string{"workspace", "tmp", "shm"} {
+		err = errors.Join(err, os.Mkdir(p.Path(d), 0o755), os.Chown(p.Path(d), ToolsUser, ToolsUser))
+	}
+	for _, d := range []string{"ctl/tools-ro", "ctl/tools-rw", "root"} {
+		err = errors.Join(err, os.MkdirAll(p.Path(d), 0o755))
+	}
+	// As the kubelet makes it: writable for all, also in a read-only container.
+	err = errors.Join(err, os.Chmod(dir, 0o755),
+		os.WriteFile(p.Path("termination-log"), nil, 0o600), os.Chmod(p.Path("termination-log"), 0o666))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Path is a path on the host.
+func (p *Pod) Path(elem ...string) string { return filepath.Join(append([]string{p.Dir}, elem...)...) }
+
+// Ctl is a container's control directory on the host.
+func (p *Pod) Ctl(container string) string { return p.Path("ctl", container) }
+
+// Container is a running supervisor.
+type Container struct {
+	cmd    *exec.Cmd
+	done   chan struct{}
+	err    error
+	mu     sync.Mutex
+	stderr bytes.Buffer
+}
+
+// Options of a container, beside what the pod says.
+type Options struct {
+	WritableMount bool // mount the workspace writable in tools-ro too
+	AgentTimeout  time.Duration
+	Command       []string // instead of supervise
+}
+
+// Start starts a container. It ends with the test at the latest.
+func (p *Pod) Start(t testing.TB, container string, o Options) *Container {
+	t.Helper()
+	if o.AgentTimeout == 0 {
+		o.AgentTimeout = 30 * time.Second
+	}
+	command := o.Command
+	if command == nil {
+		command = []string{"/toolbox/toolbox", "supervise", "--container", container, "--agent-timeout", o.AgentTimeout.String()}
+	}
+	// The shell becomes the first process, and by exec the supervisor.
+	args := append([]string{"--pid", "--mount", "--ipc", "--net", "--uts", "--fork", "--propagation", "private",
+		"sh", "-eu", "-c", p.script(container, o), "sh"}, command...)
+	c := &Container{cmd: exec.Command("unshare", args...), done: make(chan struct{})}
+	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "SECRET_OF_THE_SUPERVISOR=must-not-be-inherited"}
+	c.cmd.Stderr = c
+	c.cmd.Stdout = c
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		c.err = c.cmd.Wait()
+		close(c.done)
+	}()
+	t.Cleanup(func() {
+		c.Kill()
+		if t.Failed() {
+			t.Logf("container %s said:\n%s", container, c.Log())
+		}
+	})
+	return c
+}
+
+// script builds the container's file system and drops every privilege.
+func (p *Pod) script(container string, o Options) string {
+	var b strings.Builder
+	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	root := p.Path("root")
+	add("mount -t tmpfs -o mode=755 root %s; cd %s", root, root)
+	add("mkdir usr etc proc dev dev/pts dev/shm tmp workspace ctl toolbox old var run")
+	add("for l in bin sbin lib lib64; do [ -e /$l ] && ln -s usr/$l $l; done")
+	add("mount --rbind -o ro /usr usr; mount -o remount,bind,ro usr; mount --bind /etc etc; mount -o remount,bind,ro etc")
+	add("mount -t proc proc proc")
+	for _, n := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		add("touch dev/%s; mount --bind /dev/%s dev/%s", n, n, n)
+	}
+	add("mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts dev/pts; ln -s pts/ptmx dev/ptmx")
+	add("ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/0 dev/stdin; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr")
+	add("touch dev/termination-log; mount --bind %s dev/termination-log", p.Path("termination-log"))
+	add("mount --bind %s workspace", p.Path("workspace"))
+	add("mount --bind %s ctl; mount -o remount,bind,ro ctl", p.Ctl(container))
+	add("touch toolbox/toolbox; mount --bind %s toolbox/toolbox; mount -o remount,bind,ro toolbox/toolbox", p.Toolbox)
+	if container == wire.ToolsRO {
+		add("mount -t tmpfs -o ro shm dev/shm")
+		if !o.WritableMount {
+			add("mount -o remount,bind,ro workspace")
+		}
+	} else {
+		add("mount --bind %s tmp; mount --bind %s dev/shm", p.Path("tmp"), p.Path("shm"))
+	}
+	add("pivot_root . old; cd /; umount -l old; rmdir old; mount -o remount,ro /")
+	id := strconv.Itoa(ToolsUser)
+	add(`exec setpriv --reuid %s --regid %s --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs -- "$@"`, id, id)
+	return b.String()
+}
+
+// Write collects what the container says.
+func (c *Container) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stderr.Write(b)
+}
+
+// Log returns what the container has said.
+func (c *Container) Log() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stderr.String()
+}
+
+// Kill ends the container at once.
+func (c *Container) Kill() {
+	// Its first process: dropping privileges has cut the tie by which it would die with unshare.
+	if pid, err := c.pid(); err == nil {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	} else {
+		_ = c.cmd.Process.Kill()
+	}
+	<-c.done
+}
+
+// Terminate sends SIGTERM to the supervisor and waits for the end of the container.
+func (c *Container) Terminate() error {
+	pid, err := c.pid()
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return err
+	}
+	return c.Wait()
+}
+
+// Wait waits for the end of the container and returns how the supervisor ended.
+func (c *Container) Wait() error {
+	<-c.done
+	return c.err
+}
+
+// pid is the supervisor's process, as the host sees it.
+func (c *Container) pid() (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", c.cmd.Process.Pid, c.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
+}
+
+// Processes counts the processes in the container, the supervisor included.
+func (c *Container) Processes() (int, error) {
+	pid, err := c.pid()
+	if err != nil {
+		return 0, err
+	}
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return 0, err
+	}
+	all, err := filepath.Glob("/proc/[0-9]*/ns/pid")
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, path := range all {
+		if ns, err := os.Readlink(path); err == nil && ns == own {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Build builds the toolbox as it is shipped, or with a layer left out.
+func Build(dir, mutation string) (string, error) {
+	out := filepath.Join(dir, "toolbox"+strings.ReplaceAll(mutation, " ", "-"))
+	args := []string{"build", "-o", out}
+	if mutation != "" {
+		args = append(args, "-tags", "mutation",
+			"-ldflags", "-X 'github.com/agentsession-dev/operator/internal/runner/sandbox.mutation="+mutation+"'")
+	}
+	cmd := exec.Command("go", append(args, "github.com/agentsession-dev/operator/cmd/toolbox")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the toolbox: %w\n%s", err, b)
+	}
+	return out, os.Chmod(out, 0o755)
+}
