@@ -23,6 +23,7 @@ const (
 // that name none.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:resource:scope=Cluster,shortName=agsc,categories=agents
 // +kubebuilder:printcolumn:name="Max mode",type=string,JSONPath=`.spec.ceiling.maxMode`
 // +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.spec.model.defaultName`

@@ -10,6 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:resource:shortName=agsm,categories=agents
 // +kubebuilder:selectablefield:JSONPath=`.spec.sessionName`
 // +kubebuilder:printcolumn:name="Session",type=string,JSONPath=`.spec.sessionName`

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config holds what is generated from types and markers: the CRDs and the
+// operator's roles. The chart has the same files, because a chart cannot reach
+// outside its own directory.
+package config
+
+//go:generate go tool -modfile=../hack/tools/go.mod controller-gen object:headerFile=../hack/boilerplate.go.txt paths=../api/...
+//go:generate go tool -modfile=../hack/tools/go.mod controller-gen crd paths=../api/... output:crd:dir=crd
+//go:generate go tool -modfile=../hack/tools/go.mod controller-gen crd paths=../api/... output:crd:dir=../charts/agentsession/files/crd
+//go:generate go tool -modfile=../hack/tools/go.mod controller-gen rbac:roleName=agentsession-manager paths=../controllers/... output:rbac:dir=rbac
+//go:generate go tool -modfile=../hack/tools/go.mod controller-gen rbac:roleName=agentsession-manager paths=../controllers/... output:rbac:dir=../charts/agentsession/files/rbac
