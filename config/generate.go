@@ -5,6 +5,13 @@
 // outside its own directory.
 package config
 
+import "embed"
+
+// CRDs are the generated custom resource definitions.
+//
+//go:embed crd/*.yaml
+var CRDs embed.FS
+
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen object:headerFile=../hack/boilerplate.go.txt paths=../api/...
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen crd paths=../api/... output:crd:dir=crd
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen crd paths=../api/... output:crd:dir=../charts/agentsession/files/crd

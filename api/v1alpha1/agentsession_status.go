@@ -6,8 +6,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // AgentSessionStatus is what the operator has seen of a session.
 type AgentSessionStatus struct {
-	// observedGeneration is the generation of the spec that this status answers to.
-	// -1 until the operator has seen the session.
+	// observedGeneration is the generation of the spec that this status answers
+	// to. -1 until the operator has seen the session.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -16,13 +16,14 @@ type AgentSessionStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	ClassName string `json:"className,omitempty"`
 
-	// policy is what spec and class together result in: the lowest of the two, part by
-	// part. It is enforced once applied has the same digest.
+	// policy is what spec and class together result in: the lowest of the two,
+	// part by part. It is enforced once applied has the same digest.
 	// +optional
 	Policy *PolicyStatus `json:"policy,omitempty"`
 
-	// applied is the policy that the session's pod has confirmed: it is enforced, nothing
-	// wider runs any more, and the model is told before its next answer.
+	// applied is the policy that the session's pod has confirmed: it is
+	// enforced, nothing wider runs any more, and the model is told before its
+	// next answer.
 	// +optional
 	Applied *AppliedStatus `json:"applied,omitempty"`
 
@@ -38,8 +39,8 @@ type AgentSessionStatus struct {
 	// +optional
 	Usage *UsageStatus `json:"usage,omitempty"`
 
-	// log names the last event of the session's log. Status, usage and replies are
-	// derived from that log.
+	// log names the last event of the session's log. Status, usage and replies
+	// are derived from that log.
 	// +optional
 	Log *LogStatus `json:"log,omitempty"`
 
@@ -66,8 +67,8 @@ type AgentSessionStatus struct {
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
-	// conditions say how the session is doing. Look at Ready first; its reason is that
-	// of the first thing that is not as wanted.
+	// conditions say how the session is doing. Look at Ready first; its reason
+	// is that of the first thing that is not as wanted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -89,7 +90,8 @@ type PolicyStatus struct {
 	// +required
 	Approval ApprovalPolicy `json:"approval"`
 
-	// digest identifies the policy, its ceiling included: the SHA-256 of its bytes.
+	// digest identifies the policy, its ceiling included: the SHA-256 of its
+	// bytes.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	Digest string `json:"digest"`
@@ -140,7 +142,8 @@ type AppliedStatus struct {
 	// +required
 	Approval ApprovalPolicy `json:"approval"`
 
-	// digest identifies the policy: the same as policy.digest once the switch is through.
+	// digest identifies the policy: the same as policy.digest once the switch is
+	// through.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	Digest string `json:"digest"`
@@ -153,7 +156,8 @@ type AppliedStatus struct {
 	// +required
 	Time metav1.Time `json:"time"`
 
-	// snapshotSeq is the number of the log's event that tells the model of this policy.
+	// snapshotSeq is the number of the log's event that tells the model of this
+	// policy.
 	// +optional
 	SnapshotSeq int64 `json:"snapshotSeq,omitempty"`
 
@@ -169,7 +173,8 @@ type EnforcementLevel string
 const (
 	// EnforcementFull has everything: Landlock of ABI 6 or later and seccomp.
 	EnforcementFull EnforcementLevel = "Full"
-	// EnforcementFiles has Landlock of ABI 3 to 5, which confines files but not signals, and seccomp.
+	// EnforcementFiles has Landlock of ABI 3 to 5, which confines files but not
+	// signals, and seccomp.
 	EnforcementFiles EnforcementLevel = "Files"
 	// EnforcementMount has seccomp and the read-only mount alone.
 	EnforcementMount EnforcementLevel = "Mount"
@@ -183,8 +188,8 @@ type EnforcementStatus struct {
 	// +required
 	Level EnforcementLevel `json:"level"`
 
-	// landlockABI is the version of Landlock that the node's kernel offers; 0 where
-	// there is none.
+	// landlockABI is the version of Landlock that the node's kernel offers; 0
+	// where there is none.
 	// +optional
 	LandlockABI int32 `json:"landlockABI,omitempty"`
 
@@ -211,8 +216,9 @@ const (
 
 // ActivityStatus is what the agent is doing.
 type ActivityStatus struct {
-	// state is Idle (waits for a message), InTurn (works on one) or Paused (starts
-	// nothing until what is missing is there again; the conditions say what).
+	// state is Idle (waits for a message), InTurn (works on one) or Paused
+	// (starts nothing until what is missing is there again; the conditions say
+	// what).
 	// +required
 	State ActivityState `json:"state"`
 
@@ -220,7 +226,8 @@ type ActivityStatus struct {
 	// +optional
 	Turns int64 `json:"turns,omitempty"`
 
-	// steps that were taken: a request to the model and the tool calls that it asked for.
+	// steps that were taken: a request to the model and the tool calls that it
+	// asked for.
 	// +optional
 	Steps int64 `json:"steps,omitempty"`
 

@@ -6,9 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AgentSession is one conversation with an agent that runs in a pod of its own.
-// The spec says how far the agent's tools may reach; the tools enforce it in the
-// kernel, and the agent tells the model whenever it changes.
+// AgentSession is one conversation with an agent that runs in a pod of its
+// own. The spec says how far the agent's tools may reach; the tools enforce
+// it in the kernel, and the agent tells the model whenever it changes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -48,66 +48,71 @@ type AgentSessionList struct {
 	Items           []AgentSession `json:"items"`
 }
 
-// AgentSessionSpec is what is wanted of a session. Only sandbox and approval can change later.
+// AgentSessionSpec is what is wanted of a session. Only sandbox and approval
+// can change later.
 // +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)",message="className cannot be added, changed or removed later: create a new session with the class that you want",fieldPath=".className"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt cannot be added, changed or removed later: create a SessionMessage to say more",fieldPath=".prompt"
 // +kubebuilder:validation:XValidation:rule="has(self.instructions) == has(oldSelf.instructions) && (!has(self.instructions) || self.instructions == oldSelf.instructions)",message="instructions cannot be added, changed or removed later: create a new session, or say it in a SessionMessage",fieldPath=".instructions"
 // +kubebuilder:validation:XValidation:rule="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model)",message="model cannot be added, changed or removed later: create a new session with the model that you want",fieldPath=".model"
 // +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace)",message="workspace cannot be added, changed or removed later: create a new session with the workspace that you want",fieldPath=".workspace"
 type AgentSessionSpec struct {
-	// className names the AgentSessionClass that says how the session runs and what
-	// it may reach at most. Unset: the class that is marked as the default
-	// (`kubectl get agsc`). Cannot change; status.className shows the class in use.
+	// className names the AgentSessionClass that says how the session runs and
+	// what it may reach at most. Unset: the class that is marked as the default
+	// (`kubectl get agsc`). Cannot change; status.className shows the class in
+	// use.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	ClassName string `json:"className,omitempty"`
 
-	// sandbox says how far the agent's tools may reach. It can change at any time; no
-	// pod restarts. The class may allow less: status.policy shows what results,
-	// status.applied what is enforced. Default: mode read-only, network none.
+	// sandbox says how far the agent's tools may reach. It can change at any
+	// time; no pod restarts. The class may allow less: status.policy shows what
+	// results, status.applied what is enforced. Default: mode read-only, network
+	// none.
 	// +optional
 	// +kubebuilder:default={}
 	Sandbox Sandbox `json:"sandbox,omitzero"`
 
-	// approval says whether a person may be asked to let a single tool call go further
-	// than the sandbox allows. It can change at any time. Default: policy never.
+	// approval says whether a person may be asked to let a single tool call go
+	// further than the sandbox allows. It can change at any time. Default:
+	// policy never.
 	// +optional
 	// +kubebuilder:default={}
 	Approval Approval `json:"approval,omitzero"`
 
-	// prompt is the first user message, at most 64 KiB. Unset: the agent waits for a
-	// SessionMessage. Cannot change.
+	// prompt is the first user message, at most 64 KiB. Unset: the agent waits
+	// for a SessionMessage. Cannot change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="prompt is empty: write a message, or leave the field out to start without one"
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="prompt is larger than 65536 bytes: shorten it"
 	Prompt string `json:"prompt,omitempty"`
 
-	// instructions are appended to the system prompt of the class, at most 64 KiB.
-	// Cannot change.
+	// instructions are appended to the system prompt of the class, at most 64
+	// KiB. Cannot change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="instructions are empty: write some, or leave the field out"
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="instructions are larger than 65536 bytes: shorten them"
 	Instructions string `json:"instructions,omitempty"`
 
-	// model chooses the model that answers. Unset: the class's default. Cannot change.
+	// model chooses the model that answers. Unset: the class's default. Cannot
+	// change.
 	// +optional
 	Model *ModelChoice `json:"model,omitempty"`
 
-	// workspace describes where the agent's tools work. Unset: as the class says.
-	// Cannot change.
+	// workspace describes where the agent's tools work. Unset: as the class
+	// says. Cannot change.
 	// +optional
 	Workspace *Workspace `json:"workspace,omitempty"`
 }
 
 // Sandbox is how far the tools of a session may reach.
 type Sandbox struct {
-	// mode is how far tools may modify files. read-only: nothing. workspace-write: the
-	// workspace and private temporary areas. danger-full-access: whatever the
-	// container itself allows. Going to a narrower mode ends what runs under the wider
-	// one. Default: read-only.
+	// mode is how far tools may modify files. read-only: nothing.
+	// workspace-write: the workspace and private temporary areas.
+	// danger-full-access: whatever the container itself allows. Going to a
+	// narrower mode ends what runs under the wider one. Default: read-only.
 	// +optional
 	// +kubebuilder:default=read-only
 	Mode SandboxMode `json:"mode,omitempty"`
@@ -121,7 +126,8 @@ type Sandbox struct {
 
 // Approval is whether a person may be asked.
 type Approval struct {
-	// policy never asks nobody: what the sandbox forbids is denied. Default: never.
+	// policy never asks nobody: what the sandbox forbids is denied. Default:
+	// never.
 	// +optional
 	// +kubebuilder:default=never
 	Policy ApprovalPolicy `json:"policy,omitempty"`
@@ -139,8 +145,8 @@ type ModelChoice struct {
 
 // Workspace is where the tools of a session work.
 type Workspace struct {
-	// storage is the volume that holds the workspace and the session's log. Unset: as
-	// the class says.
+	// storage is the volume that holds the workspace and the session's log.
+	// Unset: as the class says.
 	// +optional
 	Storage *Storage `json:"storage,omitempty"`
 }

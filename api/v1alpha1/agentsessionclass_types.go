@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultClassAnnotation marks the class of sessions that name none. The value is "true".
+// DefaultClassAnnotation marks the class of sessions that name none. The
+// value is "true".
 const DefaultClassAnnotation = GroupName + "/is-default-class"
 
 // What is used where a class leaves the field unset.
@@ -18,9 +19,9 @@ const (
 	DefaultStorageSize       = "1Gi"
 )
 
-// AgentSessionClass says how sessions run and what they may reach at most. The class
-// with the annotation agentsession.dev/is-default-class: "true" is used by sessions
-// that name none.
+// AgentSessionClass says how sessions run and what they may reach at most.
+// The class with the annotation agentsession.dev/is-default-class: "true" is
+// used by sessions that name none.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
@@ -36,9 +37,10 @@ type AgentSessionClass struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is how the sessions of this class run. What a change does to sessions that
-	// run already: model, systemPrompt, images, resources, security and storage hold for
-	// pods and sessions that start later; the ceiling holds at once.
+	// spec is how the sessions of this class run. What a change does to sessions
+	// that run already: model, systemPrompt, images, resources, security and
+	// storage hold for pods and sessions that start later; the ceiling holds at
+	// once.
 	// +required
 	Spec AgentSessionClassSpec `json:"spec"`
 }
@@ -65,8 +67,8 @@ type AgentSessionClassSpec struct {
 	// +optional
 	Security Security `json:"security,omitzero"`
 
-	// storage is the volume that holds log and workspace. Unset: an EmptyDir of 1Gi. A
-	// session may choose its own.
+	// storage is the volume that holds log and workspace. Unset: an EmptyDir of
+	// 1Gi. A session may choose its own.
 	// +optional
 	Storage *Storage `json:"storage,omitempty"`
 
@@ -81,23 +83,23 @@ type AgentSessionClassSpec struct {
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="systemPrompt is larger than 65536 bytes: shorten it"
 	SystemPrompt string `json:"systemPrompt,omitempty"`
 
-	// ceiling is the widest policy that sessions of this class may have. Lowering it
-	// narrows running sessions at once.
+	// ceiling is the widest policy that sessions of this class may have.
+	// Lowering it narrows running sessions at once.
 	// +required
 	Ceiling Ceiling `json:"ceiling"`
 }
 
 // Images names the images of a session's containers.
 type Images struct {
-	// agent is the image with the agent and the toolbox. Unset: the one that belongs to
-	// the operator.
+	// agent is the image with the agent and the toolbox. Unset: the one that
+	// belongs to the operator.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^\S+$`
 	Agent string `json:"agent,omitempty"`
 
-	// tools is the image that the agent's commands run in: any Linux image with the
-	// programs that they should find.
+	// tools is the image that the agent's commands run in: any Linux image with
+	// the programs that they should find.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^\S+$`
@@ -164,14 +166,15 @@ type Security struct {
 // +kubebuilder:validation:Enum=OpenAIChat
 type ModelProvider string
 
-// ProviderOpenAIChat is the OpenAI chat-completions protocol, which many providers and gateways speak.
+// ProviderOpenAIChat is the OpenAI chat-completions protocol, which many
+// providers and gateways speak.
 const ProviderOpenAIChat ModelProvider = "OpenAIChat"
 
 // Model says which model answers and where.
 // +kubebuilder:validation:XValidation:rule="!isURL(self.baseURL) || url(self.baseURL).getScheme() == 'https' || (url(self.baseURL).getScheme() == 'http' && has(self.insecureHTTP) && self.insecureHTTP)",message="baseURL must begin with https://: over http the key and the conversation can be read on the way. Set insecureHTTP: true if that is acceptable here",fieldPath=".baseURL"
 type Model struct {
-	// provider is the protocol of the endpoint. OpenAIChat: OpenAI chat completions, as
-	// OpenAI, DeepSeek, vLLM and many gateways speak it.
+	// provider is the protocol of the endpoint. OpenAIChat: OpenAI chat
+	// completions, as OpenAI, DeepSeek, vLLM and many gateways speak it.
 	// +required
 	Provider ModelProvider `json:"provider"`
 
@@ -196,9 +199,9 @@ type Model struct {
 	// +kubebuilder:validation:items:Pattern=`^\S+$`
 	AllowedNames []string `json:"allowedNames,omitempty"`
 
-	// keySecretName names a Secret in the session's namespace whose key apiKey is the
-	// key of the endpoint. It is mounted in the agent's container alone. Unset: the
-	// endpoint needs no key.
+	// keySecretName names a Secret in the session's namespace whose key apiKey
+	// is the key of the endpoint. It is mounted in the agent's container alone.
+	// Unset: the endpoint needs no key.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
@@ -209,7 +212,8 @@ type Model struct {
 	InsecureHTTP bool `json:"insecureHTTP,omitempty"`
 }
 
-// OnExceed is what happens to a session that asks for more than its class allows.
+// OnExceed is what happens to a session that asks for more than its class
+// allows.
 // +kubebuilder:validation:Enum=Clamp;Reject
 type OnExceed string
 
@@ -222,9 +226,9 @@ const (
 
 // Ceiling is the widest policy that sessions may have.
 type Ceiling struct {
-	// maxMode is the widest sandbox mode. With read-only the pods have no container that
-	// could write to the workspace; if it is raised later, pods that run already stay
-	// read-only until they are started anew.
+	// maxMode is the widest sandbox mode. With read-only the pods have no
+	// container that could write to the workspace; if it is raised later, pods
+	// that run already stay read-only until they are started anew.
 	// +required
 	MaxMode SandboxMode `json:"maxMode"`
 
@@ -236,10 +240,10 @@ type Ceiling struct {
 	// +optional
 	MaxApproval ApprovalPolicy `json:"maxApproval,omitempty"`
 
-	// onExceed says what happens to a session that asks for more. Clamp: it gets what
-	// the ceiling allows, and status.policy.clamped says so. Reject: it is not accepted;
-	// a running session keeps the policy that it has, bounded by the ceiling. Unset:
-	// Clamp.
+	// onExceed says what happens to a session that asks for more. Clamp: it gets
+	// what the ceiling allows, and status.policy.clamped says so. Reject: it is
+	// not accepted; a running session keeps the policy that it has, bounded by
+	// the ceiling. Unset: Clamp.
 	// +optional
 	OnExceed OnExceed `json:"onExceed,omitempty"`
 }

@@ -5,8 +5,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // SessionMessage is one user message to the agent of a session in the same
-// namespace. Messages are delivered in the order in which they were created, each
-// exactly once. The agent acts on it with the session's mode.
+// namespace. Messages are delivered in the order in which they were created,
+// each exactly once. The agent acts on it with the session's mode.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -66,13 +66,14 @@ type SessionMessageStatus struct {
 	// +optional
 	Turn int64 `json:"turn,omitempty"`
 
-	// reply is what the model answered, cut at 8 KiB. The pod's log has the whole.
+	// reply is what the model answered, cut at 8 KiB. The pod's log has the
+	// whole.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
 	Reply string `json:"reply,omitempty"`
 
-	// conditions: Delivered once the message is safely in the session's log, Answered
-	// once the agent has finished with it.
+	// conditions: Delivered once the message is safely in the session's log,
+	// Answered once the agent has finished with it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -12,7 +12,8 @@ type SandboxMode string
 const (
 	// ModeReadOnly lets tools modify no file.
 	ModeReadOnly SandboxMode = "read-only"
-	// ModeWorkspaceWrite lets tools modify the workspace and private temporary areas.
+	// ModeWorkspaceWrite lets tools modify the workspace and private temporary
+	// areas.
 	ModeWorkspaceWrite SandboxMode = "workspace-write"
 	// ModeDangerFullAccess adds no file rules to those of the container itself.
 	ModeDangerFullAccess SandboxMode = "danger-full-access"
@@ -25,14 +26,16 @@ type NetworkAccess string
 // NetworkNone gives tool processes no network at all.
 const NetworkNone NetworkAccess = "none"
 
-// ApprovalPolicy says whether a person may be asked to let one call run wider.
+// ApprovalPolicy says whether a person may be asked to let one call run
+// wider.
 // +kubebuilder:validation:Enum=never
 type ApprovalPolicy string
 
 // ApprovalNever asks nobody: what the mode forbids is denied.
 const ApprovalNever ApprovalPolicy = "never"
 
-// StorageType is the kind of volume that holds a session's log and workspace.
+// StorageType is the kind of volume that holds a session's log and
+// workspace.
 // +kubebuilder:validation:Enum=EmptyDir
 type StorageType string
 
@@ -43,13 +46,13 @@ const StorageEmptyDir StorageType = "EmptyDir"
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || quantity(string(self.size)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi: the volume holds the session's log beside its workspace",fieldPath=".size"
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || string(self.size).size() <= 32",message="size has more than 32 characters: write it as a whole number with a unit, for example 2Gi",fieldPath=".size"
 type Storage struct {
-	// type of the volume. EmptyDir is on the node's disk and ends with the pod; a
-	// session whose pod is lost is finished.
+	// type of the volume. EmptyDir is on the node's disk and ends with the pod;
+	// a session whose pod is lost is finished.
 	// +required
 	Type StorageType `json:"type"`
 
-	// size that log and workspace may use together, for example 2Gi. At least 16Mi.
-	// Unset in a session: what the class says. Unset in the class: 1Gi.
+	// size that log and workspace may use together, for example 2Gi. At least
+	// 16Mi. Unset in a session: what the class says. Unset in the class: 1Gi.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 }

@@ -9,9 +9,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/client-go/kubernetes/scheme"
@@ -74,8 +77,22 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
+// noticeChanges looks at every file of the chart, so that go test runs again when one
+// has changed: it does not see what helm reads.
+var noticeChanges = sync.OnceValue(func() error {
+	return filepath.WalkDir(chartDir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+})
+
 // helm runs helm and returns what it printed; on an error that is in the error too.
 func helm(ctx context.Context, args ...string) (string, error) {
+	if err := noticeChanges(); err != nil {
+		return "", err
+	}
 	cmd := exec.CommandContext(ctx, "helm", args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	var stdout, stderr strings.Builder
