@@ -17,3 +17,4 @@ var CRDs embed.FS
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen crd paths=../api/... output:crd:dir=../charts/agentsession/files/crd
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen rbac:roleName=agentsession-manager paths=../controllers/... output:rbac:dir=rbac
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen rbac:roleName=agentsession-manager paths=../controllers/... output:rbac:dir=../charts/agentsession/files/rbac
+//go:generate go run ../hack/apidoc --out ../docs/api.md
