@@ -23,7 +23,7 @@ import (
 
 const preface = "# API reference\n\n" +
 	"Generated from the types by `make generate`; `kubectl explain` says the same. The apiserver checks all of it when an object is\n" +
-	"written, and refuses with the quoted words. A field that is not listed here does not exist: `kubectl apply` refuses it, `kubectl patch` only warns.\n"
+	"written, and refuses with the words in italics. A field that is not listed here does not exist: `kubectl apply` refuses it, `kubectl patch` only warns.\n"
 
 func main() {
 	out := flag.String("out", "docs/api.md", "file to write")
