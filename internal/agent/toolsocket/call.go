@@ -110,3 +110,6 @@ func (c *Call) checkLocked() {
 		close(c.all)
 	}
 }
+
+// Abandon gives the whole connection up: its supervisor ends everything that it runs.
+func (c *Call) Abandon() { c.link.close() }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/agent/eventlog"
+	"github.com/agentsession-dev/operator/internal/agent/model"
+	"github.com/agentsession-dev/operator/internal/agent/toolsocket"
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// Options say which session this is and where its things are.
+type Options struct {
+	SessionUID  string
+	Incarnation string
+	PodUID      string
+	Version     string   // of this program
+	Containers  []string // names of the tools containers
+	LogDir      string
+	CtlDir      string
+	KeyFile     string // the model's API key; a file that does not exist means that there is none
+	Stdout      io.Writer
+	Log         *slog.Logger
+}
+
+const (
+	mirrorBytes = 8 << 20
+	// toolsPatience is how long a tools container may be away before that is a problem.
+	toolsPatience = 30 * time.Second
+)
+
+// Agent is one boot of a session's agent.
+type Agent struct {
+	o      Options
+	mirror *eventlog.Mirror
+	log    *eventlog.Log
+	tools  *toolsocket.Server
+	root   context.Context
+	cancel context.CancelFunc
+
+	// mu orders everything that the log orders. What it guards is durable whenever it is free.
+	mu      sync.Mutex
+	f       *fold
+	changed chan struct{} // closed and replaced whenever somebody may have waited for something
+	fatal   error         // the log cannot be written
+	fresh   bool          // the log was empty and nothing has been written yet
+	cut     *eventlog.Cut // what recovery dropped
+	boot    int
+
+	config     *wire.Config // nil before the first desired state
+	headerDone bool         // the header was compared with the configuration in this boot
+	headSeen   bool         // the log was compared with what status knows
+	lost       *wire.Problem
+	stopping   bool
+
+	target   *pushed // the newest policy accepted
+	applied  *pushed // the newest policy applied in this boot
+	epoch    wire.Epoch
+	bound    policy.Profile // what the supervisors hold
+	closed   bool           // no call starts
+	running  int            // calls started and not answered yet
+	stopTurn context.CancelCauseFunc
+
+	provider   model.Provider
+	endpoint   model.OpenAIConfig // that provider speaks to
+	keyMissing bool               // the endpoint wants a key and there is none
+
+	toolsDown time.Time // since when a container is away; zero when none is
+	observed  wire.Observed
+}
+
+// pushed is a policy that the controller wants.
+type pushed struct {
+	doc       policy.Document
+	stamp     policy.Stamp
+	workspace string
+}
+
+// New opens the log, closes what an earlier boot left open and listens for the
+// supervisors. No tool runs before a policy is given.
+func New(o Options) (*Agent, error) {
+	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now()}
+	a.root, a.cancel = context.WithCancel(context.Background())
+	a.mirror = eventlog.NewMirror(o.Stdout, mirrorBytes)
+	log, recovered, err := eventlog.Open(o.LogDir, eventlog.Options{PodUID: o.PodUID, Mirror: a.mirror.Line})
+	if err != nil {
+		return nil, errors.Join(err, a.mirror.Close(context.Background()))
+	}
+	a.log, a.fresh, a.boot, a.cut = log, recovered.Fresh, recovered.Boot, recovered.Cut
+	if err := a.recover(); err != nil {
+		return nil, errors.Join(err, a.shutdown())
+	}
+	if err := a.listen(); err != nil {
+		return nil, errors.Join(err, a.shutdown())
+	}
+	return a, nil
+}
+
+func (a *Agent) listen() (err error) {
+	a.mu.Lock() // supervisors may come before Listen has returned
+	defer a.mu.Unlock()
+	a.tools, err = toolsocket.Listen(toolsocket.Options{
+		Dir: a.o.CtlDir, Containers: a.o.Containers, Epoch: a.epoch, Changed: a.toolsChanged, Log: a.o.Log,
+	})
+	if err == nil {
+		a.publishLocked()
+	}
+	return err
+}
+
+// recover folds the log and, if there is one, writes this boot into it.
+func (a *Agent) recover() error {
+	for e, err := range a.log.Events() {
+		if err != nil {
+			return fmt.Errorf("reading the event log: %w", err)
+		}
+		if err := a.f.apply(e); err != nil {
+			return fmt.Errorf("the event log is whole but makes no sense: %w", err)
+		}
+	}
+	if s := a.f.session; s != nil && s.SessionUID != a.o.SessionUID {
+		return fmt.Errorf("the log volume belongs to session %s, not to %s: give each session a volume of its own",
+			s.SessionUID, a.o.SessionUID)
+	}
+	if a.fresh {
+		a.epoch.Boot = 2 // behind the session's own first event, see begin
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.recordLocked(a.bootEntry()); err != nil {
+		return err
+	}
+	a.epoch.Boot = a.f.bootSeq
+	return a.recordLocked(a.f.planRecovery()...)
+}
+
+func (a *Agent) bootEntry() entry {
+	return entry{eventlog.TypeBoot, eventlog.Boot{
+		Boot: a.boot, PodUID: a.o.PodUID, Incarnation: a.o.Incarnation, AgentVersion: a.o.Version, Cut: a.cut,
+	}}
+}
+
+// Run is the life of the agent. It ends, in order, when ctx does, and with an error when
+// the log cannot be written any more.
+func (a *Agent) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, a.cancel)()
+	var wg sync.WaitGroup
+	wg.Go(a.applyPolicies)
+	wg.Go(a.turns)
+	wg.Go(a.watchTools)
+	wg.Wait()
+	return a.shutdown()
+}
+
+func (a *Agent) shutdown() error {
+	a.cancel()
+	if a.tools != nil {
+		a.tools.Close()
+	}
+	a.mu.Lock()
+	err := a.fatal
+	a.mu.Unlock()
+	if closeErr := a.log.Close(); err == nil {
+		err = closeErr
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if mirrorErr := a.mirror.Close(ctx); mirrorErr != nil {
+		a.o.Log.Warn("The end of the transcript did not reach standard output; the log has it", "error", mirrorErr)
+	}
+	return err
+}

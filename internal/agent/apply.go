@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/policy"
+)
+
+// narrowPatience is how long a connected supervisor may take to confirm a narrowing.
+// Then its connection is dropped, and it must empty its container to come back.
+const narrowPatience = 5 * time.Second
+
+// aimLocked sets the policy that is to be applied next. What is wider than it can start no
+// more from this moment on.
+func (a *Agent) aimLocked(p pushed) {
+	if a.target != nil && a.target.doc.Digest == p.doc.Digest && a.target.stamp == p.stamp {
+		return
+	}
+	a.target = &p
+	if policy.EndsProcesses(a.standingLocked(), p.doc.Policy) {
+		a.closed = true
+	}
+	a.wakeLocked()
+}
+
+// standingLocked is the policy applied in this boot; nothing runs before there is one.
+func (a *Agent) standingLocked() policy.Policy {
+	if a.applied == nil {
+		return policy.Policy{}
+	}
+	return a.applied.doc.Policy
+}
+
+// applyPolicies applies one target after the other, always the newest.
+func (a *Agent) applyPolicies() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		if a.awaitLocked(a.root, func() bool { return a.target != a.applied }) != nil {
+			return
+		}
+		if err := a.applyLocked(a.target); err != nil {
+			return
+		}
+	}
+}
+
+// applyLocked applies one policy. A narrowing first ends what runs, everywhere, and the
+// results of what it ended are in the log before the policy is: mu is free while it waits.
+func (a *Agent) applyLocked(p *pushed) error {
+	from, to := a.standingLocked(), p.doc.Policy
+	first := a.applied == nil
+	killed := 0
+	if first || policy.EndsProcesses(from, to) {
+		var err error
+		if killed, err = a.narrowLocked(from.Profile().Meet(to.Profile())); err != nil {
+			return err
+		}
+	}
+	widens := to.Profile() != a.bound
+	if widens {
+		a.epoch.Counter++
+	}
+	if err := a.recordLocked(a.f.planPolicy(*p, p.workspace, first, a.epoch.Counter, killed)...); err != nil {
+		return err
+	}
+	if widens {
+		a.bound = to.Profile()
+		a.tools.Widen(a.epoch, a.bound)
+	}
+	a.applied = p
+	// A newer target that is narrower still keeps the gate closed.
+	a.closed = policy.EndsProcesses(to, a.target.doc.Policy)
+	a.o.Log.Info("A policy is applied", "mode", to.Mode.String(), "network", to.Network.String(),
+		"approval", to.Approval.String(), "digest", p.doc.Digest.Short(), "killed", killed, "epoch", a.epoch.String())
+	a.publishLocked()
+	return nil
+}
+
+// narrowLocked returns when nothing wider than bound lives in any container and all that
+// was ended has its result. A container that is away is waited for until it is back.
+func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {
+	a.closed = true
+	a.epoch.Counter++
+	a.bound = bound
+	epoch := a.epoch
+	a.tools.Narrow(epoch, bound)
+	impatient := time.AfterFunc(narrowPatience, func() { a.tools.Drop(epoch) })
+	defer impatient.Stop()
+	err = a.awaitLocked(a.root, func() bool {
+		var missing []string
+		missing, killed = a.tools.Unconfirmed(epoch)
+		return len(missing) == 0 && a.running == 0
+	})
+	return killed, err
+}

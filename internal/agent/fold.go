@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/agent/eventlog"
+	"github.com/agentsession-dev/operator/internal/agent/transcript"
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// fold is everything that the log says about a session. It is changed by apply alone.
+type fold struct {
+	seq     uint64 // of the last event
+	session *eventlog.SessionStart
+	bootSeq uint64 // of the newest boot event
+	ended   bool
+
+	policy   applied
+	history  transcript.History
+	header   header
+	messages []message // in the order in which they came
+	byUID    map[string]int
+	turn     turn
+	turns    uint64
+	steps    uint64
+	usage    wire.Usage
+	policies map[uint64]policy.Policy // by the seq of policy/applied, as far as a call may need it
+
+	modelFailure string // the last turn ended for want of an answer
+}
+
+// applied is the newest policy; the zero value when there is none yet.
+type applied struct {
+	seq    uint64
+	doc    policy.Document
+	stamp  policy.Stamp
+	killed int
+	time   time.Time
+}
+
+type header struct {
+	seq uint64
+	eventlog.RequestHeader
+}
+
+type message struct {
+	uid, author, content string
+	state                wire.MessageState
+	turn                 uint64
+	reply, reason        string
+}
+
+// turn is the newest turn.
+type turn struct {
+	open     bool
+	number   int
+	message  int // index
+	said     bool
+	step     int // the newest, 0 before the first
+	stepOpen bool
+	told     uint64  // seq of the policy that the newest request stated
+	calls    []*call // of the newest answer
+	answer   string  // the newest answer's text
+}
+
+type call struct {
+	id, name, arguments string
+	taken               bool // tool/call is logged
+	started             bool
+	done                bool
+}
+
+func newFold() *fold { return &fold{byUID: map[string]int{}, policies: map[uint64]policy.Policy{}} }
+
+// apply takes in one event.
+func (f *fold) apply(e eventlog.Event) error {
+	if err := f.history.Apply(e); err != nil {
+		return err
+	}
+	f.seq = e.Seq
+	switch e.Type {
+	case eventlog.TypeSessionStart:
+		return with(e, func(p eventlog.SessionStart) error { f.session = &p; return nil })
+	case eventlog.TypeBoot:
+		f.bootSeq = e.Seq
+	case eventlog.TypePolicyApplied:
+		return with(e, func(p eventlog.PolicyApplied) error { return f.applyPolicy(e, p) })
+	case eventlog.TypeMessageReceived:
+		return with(e, f.applyReceived)
+	case eventlog.TypeRequestHeader:
+		return with(e, func(p eventlog.RequestHeader) error { f.header = header{e.Seq, p}; return nil })
+	case eventlog.TypeToolCall:
+		return with(e, func(p eventlog.ToolCall) error {
+			return f.onCall(p.CallID, func(c *call) { c.taken = true })
+		})
+	case eventlog.TypeToolStart:
+		return with(e, func(p eventlog.ToolStart) error {
+			return f.onCall(p.CallID, func(c *call) { c.started = true })
+		})
+	case eventlog.TypeToolResult:
+		return with(e, func(p eventlog.ToolResult) error {
+			return f.onCall(p.CallID, func(c *call) { c.done = true })
+		})
+	case eventlog.TypeSessionEnd:
+		f.ended = true
+	default:
+		return f.applyTurn(e)
+	}
+	return nil
+}
+
+func (f *fold) applyTurn(e eventlog.Event) error {
+	switch e.Type {
+	case eventlog.TypeTurnStart:
+		return with(e, f.applyTurnStart)
+	case eventlog.TypeUserMessage:
+		f.turn.said = true
+	case eventlog.TypeStepStart:
+		return with(e, func(p eventlog.StepStart) error {
+			f.steps++
+			f.turn.step, f.turn.stepOpen, f.turn.calls = p.Step, true, nil
+			return nil
+		})
+	case eventlog.TypeRequestSent:
+		return with(e, func(p eventlog.RequestSent) error { f.turn.told = p.PolicySeq; return nil })
+	case eventlog.TypeAssistantMessage:
+		return with(e, f.applyAnswer)
+	case eventlog.TypeStepEnd:
+		f.turn.stepOpen, f.turn.calls = false, nil
+	case eventlog.TypeTurnEnd:
+		return with(e, f.applyTurnEnd)
+	}
+	return nil
+}
+
+func with[T any](e eventlog.Event, f func(T) error) error {
+	var payload T
+	if err := e.Decode(&payload); err != nil {
+		return err
+	}
+	if err := f(payload); err != nil {
+		return fmt.Errorf("event %d (%s): %w", e.Seq, e.Type, err)
+	}
+	return nil
+}
+
+func (f *fold) applyPolicy(e eventlog.Event, p eventlog.PolicyApplied) error {
+	doc, err := policy.Decode([]byte(p.Policy))
+	if err != nil {
+		return err
+	}
+	a := applied{seq: e.Seq, doc: doc, killed: p.Killed, time: e.Time}
+	if err := json.Unmarshal(p.Stamp, &a.stamp); err != nil {
+		return fmt.Errorf("decoding the stamp: %w", err)
+	}
+	// Only the newest two can be named by a call that is still to come: the standing one and
+	// the one that the request in flight stated.
+	for seq := range f.policies {
+		if seq != f.policy.seq && seq != f.turn.told {
+			delete(f.policies, seq)
+		}
+	}
+	f.policy, f.policies[e.Seq] = a, doc.Policy
+	return nil
+}
+
+func (f *fold) applyReceived(p eventlog.MessageReceived) error {
+	if _, twice := f.byUID[p.UID]; twice {
+		return fmt.Errorf("message %q was received before", p.UID)
+	}
+	f.byUID[p.UID] = len(f.messages)
+	f.messages = append(f.messages, message{uid: p.UID, author: p.Author, content: p.Content, state: wire.Delivered})
+	return nil
+}
+
+func (f *fold) applyTurnStart(p eventlog.TurnStart) error {
+	i, known := f.byUID[p.MessageUID]
+	if !known {
+		return fmt.Errorf("message %q was never received", p.MessageUID)
+	}
+	f.turns++
+	f.turn = turn{open: true, number: p.Turn, message: i}
+	f.messages[i].turn = uint64(p.Turn)
+	return nil
+}
+
+func (f *fold) applyAnswer(p eventlog.AssistantMessage) error {
+	f.modelFailure = ""
+	f.usage.Input += p.Usage.Input
+	f.usage.CachedInput += p.Usage.CachedInput
+	f.usage.Output += p.Usage.Output
+	f.turn.answer, f.turn.calls = p.Content, nil
+	for i, c := range p.ToolCalls {
+		f.turn.calls = append(f.turn.calls, &call{
+			id: transcript.CallID(p.Turn, p.Step, i), name: c.Name, arguments: c.Arguments,
+		})
+	}
+	return nil
+}
+
+func (f *fold) applyTurnEnd(p eventlog.TurnEnd) error {
+	m := &f.messages[f.turn.message]
+	m.state, m.reason, m.reply = wire.Answered, p.Reason, cutText(f.turn.answer, wire.MaxReply)
+	m.content = "" // it stands in the transcript now
+	if p.Reason != ReasonCompleted {
+		m.reply = cutText(p.Message, wire.MaxReply)
+	}
+	if p.Reason == ReasonModelFailed {
+		f.modelFailure = p.Message
+	}
+	f.turn.open, f.turn.stepOpen, f.turn.calls = false, false, nil
+	return nil
+}
+
+func (f *fold) onCall(id string, do func(*call)) error {
+	i := slices.IndexFunc(f.turn.calls, func(c *call) bool { return c.id == id })
+	if i < 0 {
+		return fmt.Errorf("call %s is not open", id)
+	}
+	do(f.turn.calls[i])
+	return nil
+}
+
+// next is the index of the message that the next turn answers, or -1.
+func (f *fold) next() int {
+	if f.ended || f.turn.open {
+		return -1
+	}
+	return slices.IndexFunc(f.messages, func(m message) bool { return m.state == wire.Delivered })
+}

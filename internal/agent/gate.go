@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/agent/eventlog"
+	"github.com/agentsession-dev/operator/internal/agent/toolsocket"
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/tool"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+const (
+	keepOutput = 32 << 10 // bytes of a command's output that the model reads
+	keepFile   = 256 << 10
+	// stopPatience is how long a supervisor may take to end a call, beyond the call's own time.
+	stopPatience = 10 * time.Second
+	// fileTimeout bounds the tools that are no commands.
+	fileTimeout = 60 * time.Second
+)
+
+// passed is a call that has passed the gate.
+type passed struct {
+	id      string
+	call    *toolsocket.Call
+	profile policy.Profile // what it runs under
+	told    policy.Profile // what the request that asked for it was told
+	policy  policy.Policy  // that stood when it started
+	bound   time.Duration  // it takes no longer
+}
+
+// pass lets a call start: its start is in the log, and only then the supervisor hears of it.
+// Both happen under the lock that a change of policy needs, so a call is either
+// logged before the change, and ended by it, or starts under the new policy.
+func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.awaitLocked(ctx, a.openLocked)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	profile, start := a.f.planStart(id, a.epoch)
+	p := &passed{id: id, profile: profile, told: a.f.toldProfile(), policy: a.f.policy.doc.Policy, bound: fileTimeout}
+	keep := keepFile
+	if b, ok := c.Arguments.(*tool.Bash); ok {
+		p.bound, keep = b.Timeout(), keepOutput
+	}
+	if err := a.recordLocked(start); err != nil {
+		return nil, err
+	}
+	p.call, err = a.tools.Start(wire.ContainerFor(profile), wire.Start{
+		Call: id, Epoch: a.epoch, Profile: profile, Tool: c.Tool.Name, Arguments: string(c.Canonical), Digest: c.Digest,
+		Workspace: a.config.Workspace, Limits: wire.Limits{TimeoutMillis: p.bound.Milliseconds()},
+	}, keep)
+	if err != nil {
+		return nil, err
+	}
+	a.running++
+	a.publishLocked()
+	return p, nil
+}
+
+// openLocked reports whether the gate lets anything pass.
+func (a *Agent) openLocked() bool { return !a.closed && a.readyLocked() }
+
+// wait returns how a call ended. When ctx ends it stops the call; a supervisor that does not
+// end it in time loses its connection, and with it everything that it runs.
+func (a *Agent) wait(ctx context.Context, p *passed) (wire.Exited, toolsocket.Output, error) {
+	whole, cancel := context.WithTimeout(context.Background(), p.bound+stopPatience)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		p.call.Stop()
+		time.AfterFunc(stopPatience, cancel)
+	})
+	defer stop()
+	exited, out, err := p.call.Wait(whole)
+	if err != nil && !errors.Is(err, toolsocket.ErrLost) {
+		a.o.Log.Error("A supervisor does not end a call; dropping it", "call", p.id)
+		p.call.Abandon()
+		exited, out, err = p.call.Wait(context.Background())
+	}
+	return exited, out, err
+}
+
+// finish logs the result of a call that had passed the gate.
+func (a *Agent) finish(r eventlog.ToolResult) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.recordLocked(entry{eventlog.TypeToolResult, r})
+	a.running--
+	a.publishLocked()
+	return err
+}

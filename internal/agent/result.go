@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agentsession-dev/operator/internal/agent/eventlog"
+	"github.com/agentsession-dev/operator/internal/agent/runtimecontext"
+	"github.com/agentsession-dev/operator/internal/agent/toolsocket"
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+const (
+	textLost     = "outcome unknown: the connection to the tools container was lost while this call ran. It may have had its effect, a part of it, or none: verify before repeating it."
+	textNarrowed = "stopped: the sandbox was narrowed"
+	textFinal    = "Nobody is asked for more under the approval policy never: this is final."
+	textCut      = "not executed: the answer was cut at the output limit, so this call may not be whole. Ask for it again, in smaller pieces."
+)
+
+func refusal(id, outcome, text string) eventlog.ToolResult {
+	return eventlog.ToolResult{CallID: id, Text: runtimecontext.ResultText(text), IsError: true, Outcome: outcome}
+}
+
+// resultOf says what became of a call: what it wrote, how it ended, and under which
+// mode where that matters.
+func resultOf(w work, p *passed, e wire.Exited, out toolsocket.Output, lost error) eventlog.ToolResult {
+	r := eventlog.ToolResult{CallID: w.id, Profile: mustJSON(p.profile)}
+	output := renderOutput(out)
+	var notes []string
+	switch {
+	case lost != nil:
+		notes, r.IsError, r.Outcome = []string{textLost}, true, eventlog.OutcomeUnknown
+	case e.Denial != "":
+		notes, r.IsError, r.Denial = denied(p, e, output), true, mustJSON(e.Denial)
+		output = ""
+	default:
+		notes, r.IsError, r.Outcome = ending(w, p, e, output)
+	}
+	if p.profile != p.told {
+		notes = append(notes, fmt.Sprintf("This call ran under %s, which is narrower than what was stated when it was asked for.", profileText(p.profile)))
+	}
+	r.Text = runtimecontext.ResultText(join(output, notes))
+	return r
+}
+
+// denied states a denial of the toolbox itself. It is typed, so it is no guess.
+func denied(p *passed, e wire.Exited, output string) []string {
+	what := strings.TrimSpace(e.Detail)
+	if what == "" {
+		what = strings.TrimSpace(output)
+	}
+	notes := []string{fmt.Sprintf("denied: %s", strings.TrimPrefix(what, "denied: ")), fmt.Sprintf("(%s)", profileText(p.profile))}
+	if p.policy.Approval == policy.ApprovalNever {
+		notes = append(notes, textFinal)
+	}
+	return notes
+}
+
+func ending(w work, p *passed, e wire.Exited, output string) (notes []string, isError bool, outcome string) {
+	under := profileText(p.profile)
+	switch e.Cause {
+	case wire.Finished:
+		return finished(w, p, e, output)
+	case wire.TimedOut:
+		return []string{fmt.Sprintf("(stopped: it ran longer than %s; everything that it had started was ended)", p.bound)}, true, ""
+	case wire.OutputLimit:
+		return []string{"(stopped: it wrote more than a call may)"}, true, ""
+	case wire.Cancelled:
+		return []string{"(stopped: the turn was stopped)"}, true, eventlog.OutcomeKilled
+	case wire.Narrowing:
+		return []string{textNarrowed}, true, eventlog.OutcomeKilled
+	case wire.Refused:
+		return []string{"not started: " + orElse(e.Detail, "the supervisor refused it") + " (" + under + ")"}, true, eventlog.OutcomeRefused
+	case wire.SetupFailed:
+		return []string{"not started: the sandbox could not be put up: " + orElse(e.Detail, "no detail") + " (" + under + ")"}, true, eventlog.OutcomeNotStarted
+	}
+	return []string{fmt.Sprintf("outcome unknown: the supervisor gave the cause %.40q", string(e.Cause))}, true, eventlog.OutcomeUnknown
+}
+
+func finished(w work, p *passed, e wire.Exited, output string) (notes []string, isError bool, outcome string) {
+	isError = e.Status != 0 || e.Signal != ""
+	if w.name != "bash" {
+		return nil, isError, "" // the tool's own text says it all
+	}
+	var how string
+	switch {
+	case e.Signal != "":
+		how = "ended by signal " + e.Signal
+	default:
+		how = fmt.Sprintf("exit status %d", e.Status)
+	}
+	if isError {
+		how += "; " + profileText(p.profile)
+	}
+	notes = append(notes, "("+how+")")
+	if isError {
+		notes = append(notes, guess(p, output)...)
+	}
+	if e.Processes > 0 {
+		notes = append(notes, fmt.Sprintf("(%d processes that it left behind were ended)", e.Processes))
+	}
+	return notes, isError, ""
+}
+
+// guess reads the output of a command that failed by itself. Without a record of what the
+// kernel refused nobody can know whether the sandbox was the reason.
+func guess(p *passed, output string) []string {
+	for _, errno := range []string{"Read-only file system", "Permission denied", "Operation not permitted"} {
+		if !strings.Contains(output, errno) {
+			continue
+		}
+		notes := []string{fmt.Sprintf("A guess, from %q in the output: the sandbox refused it.", errno)}
+		if p.policy.Approval == policy.ApprovalNever {
+			notes = append(notes, "If so: "+lowerFirst(textFinal))
+		}
+		return notes
+	}
+	return nil
+}
+
+func profileText(p policy.Profile) string {
+	return fmt.Sprintf("sandbox mode %s, network %s", p.Mode, p.Network)
+}
+
+// renderOutput is what a call wrote, cut in the middle if it was too much.
+func renderOutput(o toolsocket.Output) string {
+	if o.Omitted == 0 {
+		return string(o.Head) + string(o.Tail)
+	}
+	head, tail := o.Head, o.Tail
+	for i := 0; i < utf8.UTFMax && len(head) > 0 && !utf8.Valid(head[len(head)-min(len(head), utf8.UTFMax):]); i++ {
+		head = head[:len(head)-1]
+	}
+	for i := 0; i < utf8.UTFMax && len(tail) > 0 && !utf8.RuneStart(tail[0]); i++ {
+		tail = tail[1:]
+	}
+	omitted := o.Omitted + int64(len(o.Head)-len(head)) + int64(len(o.Tail)-len(tail))
+	return fmt.Sprintf("%s\n[… %d bytes are left out here …]\n%s", head, omitted, tail)
+}
+
+func join(output string, notes []string) string {
+	if len(notes) == 0 {
+		return output
+	}
+	if output != "" && !strings.HasSuffix(output, "\n") {
+		output += "\n"
+	}
+	return output + strings.Join(notes, "\n")
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
