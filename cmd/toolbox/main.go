@@ -10,6 +10,7 @@ import (
 	"runtime"
 
 	"github.com/agentsession-dev/operator/internal/runner/call"
+	"github.com/agentsession-dev/operator/internal/runner/conformance/attempt"
 	"github.com/agentsession-dev/operator/internal/runner/tools"
 )
 
@@ -45,6 +46,10 @@ func run(args []string) int {
 		return supervise(rest)
 	case "doctor":
 		return doctor(rest)
+	case "conformance":
+		return conform(rest)
+	case "attempt":
+		return attempt.Run(rest, os.Stdout)
 	default:
 		fmt.Fprintf(os.Stderr, "toolbox: there is no command %q\n\n%s", command, usage)
 		return 2

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/agentsession-dev/operator/internal/runner/call"
-	"github.com/agentsession-dev/operator/internal/runner/tools"
 	"github.com/agentsession-dev/operator/internal/tool"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -223,19 +222,7 @@ func (c *active) exited(end call.End, err error) *wire.Exited {
 	}
 	e.Status, e.Signal = end.Status, end.Signal
 	if _, command := c.args.(*tool.Bash); !command {
-		e.Status, e.Denial = fileToolStatus(end.Status)
+		e.Status, e.Denial = call.FileToolStatus(end.Status)
 	}
 	return e
-}
-
-func fileToolStatus(status int) (int, wire.Denial) {
-	switch status {
-	case tools.StatusOK:
-		return 0, ""
-	case tools.StatusDeniedWrite:
-		return 1, wire.DeniedWrite
-	case tools.StatusDeniedRead:
-		return 1, wire.DeniedRead
-	}
-	return 1, ""
 }

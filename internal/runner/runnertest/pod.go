@@ -37,7 +37,7 @@ func NewPod(t testing.TB, toolbox string) *Pod {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := &Pod{dir, toolbox}
-	for _, d := range []string{"workspace", "tmp", "shm"} {
+	for _, d := range []string{"workspace", "tmp", "shm", "extra"} {
 		err = errors.Join(err, os.Mkdir(p.Path(d), 0o755), os.Chown(p.Path(d), ToolsUser, ToolsUser))
 	}
 	for _, d := range []string{"ctl/tools-ro", "ctl/tools-rw", "root"} {
@@ -54,6 +54,14 @@ func NewPod(t testing.TB, toolbox string) *Pod {
 
 // Path is a path on the host.
 func (p *Pod) Path(elem ...string) string { return filepath.Join(append([]string{p.Dir}, elem...)...) }
+
+// Extra is a writable volume that is neither workspace nor temporary.
+const Extra = "/extra"
+
+// Host is where a path of the containers is on the host.
+func (p *Pod) Host(path string) string {
+	return filepath.Join(p.Dir, path) // the volumes have the same names here and there
+}
 
 // Ctl is a container's control directory on the host.
 func (p *Pod) Ctl(container string) string { return p.Path("ctl", container) }
@@ -113,7 +121,7 @@ func (p *Pod) script(container string, o Options) string {
 	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	root := p.Path("root")
 	add("mount -t tmpfs -o mode=755 root %s; cd %s", root, root)
-	add("mkdir usr etc proc dev dev/pts dev/shm tmp workspace ctl toolbox old var run")
+	add("mkdir usr etc proc dev dev/pts dev/shm tmp workspace extra ctl toolbox old var run")
 	add("for l in bin sbin lib lib64; do [ -e /$l ] && ln -s usr/$l $l; done")
 	add("mount --rbind -o ro /usr usr; mount -o remount,bind,ro usr; mount --bind /etc etc; mount -o remount,bind,ro etc")
 	add("mount -t proc proc proc")
@@ -123,7 +131,7 @@ func (p *Pod) script(container string, o Options) string {
 	add("mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts dev/pts; ln -s pts/ptmx dev/ptmx")
 	add("ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/0 dev/stdin; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr")
 	add("touch dev/termination-log; mount --bind %s dev/termination-log", p.Path("termination-log"))
-	add("mount --bind %s workspace", p.Path("workspace"))
+	add("mount --bind %s workspace; mount --bind %s extra", p.Path("workspace"), p.Path("extra"))
 	add("mount --bind %s ctl; mount -o remount,bind,ro ctl", p.Ctl(container))
 	add("touch toolbox/toolbox; mount --bind %s toolbox/toolbox; mount -o remount,bind,ro toolbox/toolbox", p.Toolbox)
 	if container == wire.ToolsRO {

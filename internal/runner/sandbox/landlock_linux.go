@@ -39,11 +39,15 @@ var writableNodes = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty"}
 var temporaryTrees = []string{"/tmp", "/dev/shm"}
 
 // EnterScope puts the calling thread, and what it starts, into a Landlock domain that
-// restricts nothing but signals and abstract sockets to the domain itself. It is what
+// restricts only signals and abstract sockets, to the domain itself. It is what
 // makes kill(-1) reach one call and nothing else.
 func EnterScope() error {
-	return enter(&ll.RulesetAttr{Scoped: scopes}, nil)
+	return enter(&ll.RulesetAttr{Scoped: scopes, HandledAccessFS: ll.AccessFSRefer}, referAnywhere)
 }
+
+// referAnywhere permits links and renames between directories. A domain that says
+// nothing about them forbids them as soon as a domain below it has any file rule.
+var referAnywhere = []fsRule{{path: "/", access: ll.AccessFSRefer}}
 
 // Confine puts the calling thread into the domain of its profile, below EnterScope's.
 // The second domain keeps the command from signalling or tracing the process that
@@ -57,7 +61,8 @@ func Confine(p policy.Profile, workspace string) error {
 	}
 	attr := &ll.RulesetAttr{Scoped: scopes, HandledAccessNet: netAll} // no rule for any port
 	if p.Mode == policy.DangerFullAccess {
-		return enter(attr, nil)
+		attr.HandledAccessFS = ll.AccessFSRefer
+		return enter(attr, referAnywhere)
 	}
 	attr.HandledAccessFS = fsAll
 	return enter(attr, rulesFor(p.Mode, workspace))
