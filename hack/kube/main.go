@@ -45,6 +45,9 @@ func main() {
 	case err == nil:
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(2)
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "interrupted")
+		os.Exit(130)
 	default:
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

@@ -22,7 +22,7 @@ func main() {
 	snapshotter := flag.String("snapshotter", "overlayfs", "snapshotter that unpacks the images")
 	pauseProgram := flag.String("pause", "", "program to import as the image --pause-image")
 	pauseImage := flag.String("pause-image", "", "name of the image that --pause makes")
-	wait := flag.Duration("wait", 10*time.Second, "how long to wait for containerd to answer")
+	wait := flag.Duration("wait", 30*time.Second, "how long to wait for containerd to answer")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -34,7 +34,7 @@ func main() {
 }
 
 func run(ctx context.Context, socket, snapshotter, pauseProgram, pauseImage string, wait time.Duration, files []string) error {
-	client, err := containerd.New(socket, containerd.WithDefaultNamespace("k8s.io"), containerd.WithTimeout(wait))
+	client, err := connect(ctx, socket, wait)
 	if err != nil {
 		return fmt.Errorf("connecting to containerd at %s: %w", socket, err)
 	}
@@ -56,4 +56,25 @@ func run(ctx context.Context, socket, snapshotter, pauseProgram, pauseImage stri
 		}
 	}
 	return nil
+}
+
+// connect tries until containerd answers: its socket may not be there yet, or be
+// that of one that was killed.
+func connect(ctx context.Context, socket string, wait time.Duration) (*containerd.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		client, err := containerd.New(socket, containerd.WithDefaultNamespace("k8s.io"), containerd.WithTimeout(wait))
+		if err == nil {
+			if _, err = client.Version(ctx); err == nil {
+				return client, nil
+			}
+			client.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }

@@ -20,7 +20,7 @@ const (
 )
 
 func (k *Cluster) awaitAPIServer(ctx context.Context) error {
-	return k.poll(ctx, k.part("kube-apiserver"), func(ctx context.Context) error {
+	return k.poll(ctx, k.part("kube-apiserver"), "kube-apiserver", func(ctx context.Context) error {
 		api, err := k.api()
 		if err != nil {
 			return err
@@ -32,27 +32,26 @@ func (k *Cluster) awaitAPIServer(ctx context.Context) error {
 // await returns when everything works: each part by its own account, names of
 // services, and a node that takes pods and said so after began.
 func (k *Cluster) await(ctx context.Context, began time.Time) error {
-	if err := k.awaitAPIServer(ctx); err != nil {
-		return err
-	}
 	api, err := k.api()
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return k.poll(ctx, k.part("kube-apiserver"), k.applyManifests(api)) })
+	g.Go(func() error {
+		return k.poll(ctx, k.part("kube-apiserver"), "cluster DNS service", k.applyManifests(api))
+	})
 	for _, p := range parts.All(k.Config) {
 		if p.Health != "" {
 			g.Go(func() error {
-				return k.poll(ctx, p, func(ctx context.Context) error { return healthy(ctx, p.Health) })
+				return k.poll(ctx, p, p.Name, func(ctx context.Context) error { return healthy(ctx, p.Health) })
 			})
 		}
 	}
 	g.Go(func() error {
-		return k.poll(ctx, k.part("kubelet"), func(ctx context.Context) error { return k.nodeReady(ctx, began) })
+		return k.poll(ctx, k.part("kubelet"), "node", func(ctx context.Context) error { return k.nodeReady(ctx, began) })
 	})
 	g.Go(func() error {
-		return k.poll(ctx, k.part("kube-controller-manager"), func(ctx context.Context) error {
+		return k.poll(ctx, k.part("kube-controller-manager"), "service accounts", func(ctx context.Context) error {
 			return api.get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil)
 		})
 	})
@@ -61,11 +60,14 @@ func (k *Cluster) await(ctx context.Context, began time.Time) error {
 
 // poll asks until there is no error. It ends early when the part, or another that
 // it depends on, has ended: then no answer will come.
-func (k *Cluster) poll(ctx context.Context, p parts.Part, ask func(context.Context) error) error {
+func (k *Cluster) poll(ctx context.Context, p parts.Part, what string, ask func(context.Context) error) error {
 	deadline := time.Now().Add(patience)
 	for {
 		err := k.attempt(ctx, ask)
 		if err == nil {
+			if !k.quiet {
+				k.say("  %s ready", what)
+			}
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -77,7 +79,7 @@ func (k *Cluster) poll(ctx context.Context, p parts.Part, ask func(context.Conte
 			}
 		}
 		if time.Now().After(deadline) {
-			return k.failure(p, fmt.Sprintf("is not ready after %s: %v", patience, err))
+			return k.failure(p, fmt.Sprintf("was not ready after %s: %v", patience, err))
 		}
 		select {
 		case <-ctx.Done():

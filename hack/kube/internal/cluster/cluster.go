@@ -24,6 +24,7 @@ type Cluster struct {
 	config.Config
 	BinDir string
 	Out    io.Writer // for a person
+	quiet  bool      // do not tell each step
 }
 
 const factsName = "machine.json"
@@ -106,5 +107,5 @@ func (k *Cluster) lock() (unlock func(), err error) {
 // failure is a part that does not work, with what it said last.
 func (k *Cluster) failure(p parts.Part, what string) error {
 	log := p.LogFile(k.Config)
-	return fmt.Errorf("%s %s; the last lines of %s:\n%s", p.Name, what, log, process.Tail(log, 15))
+	return fmt.Errorf("%s %s; the last lines of %s:\n%s", p.Name, what, log, process.Tail(log, 20))
 }

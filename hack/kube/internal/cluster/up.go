@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,11 +42,15 @@ func (k *Cluster) Up(ctx context.Context) error {
 	alive, dead := k.running()
 	if len(dead) == 0 {
 		k.say("the cluster is already running")
+		k.quiet = true
+		if err := k.awaitAPIServer(ctx); err != nil {
+			return err
+		}
 		return k.await(ctx, time.Time{})
 	}
 	began := time.Now()
 	if err := k.start(ctx, alive, dead); err != nil {
-		k.say("starting did not succeed: stopping what was started")
+		k.say("starting did not succeed: stopping what was started (where the state is damaged: down, then up begins anew)")
 		return errors.Join(err, k.undo(alive, dead))
 	}
 	k.say("the node is Ready %.1f s after the start", time.Since(began).Seconds())
@@ -74,11 +79,21 @@ func (k *Cluster) claim() error {
 	return k.Save()
 }
 
-// agree refuses other settings than those that the cluster's objects and
-// addresses were made with.
+// agree takes other ports for a cluster that is stopped, and anything for one
+// that never came as far as storing an object. It refuses other changes: objects
+// and addresses were made with the settings in the record.
 func (k *Cluster) agree(recorded config.Config) error {
 	if reflect.DeepEqual(recorded, k.Config) {
 		return nil
+	}
+	alive, _ := k.running()
+	ports := recorded
+	ports.Ports = k.Ports
+	if len(alive) == 0 && reflect.DeepEqual(ports, k.Config) {
+		return k.Save()
+	}
+	if _, err := os.Stat(k.Path("etcd", "member")); len(alive) == 0 && errors.Is(err, os.ErrNotExist) {
+		return errors.Join(host.Clean(recorded), k.Save())
 	}
 	return fmt.Errorf("the cluster in %s was made with other settings (%s): use those, or take it down first",
 		k.StateDir, filepath.Join(k.StateDir, "cluster.json"))
@@ -185,6 +200,9 @@ func (k *Cluster) writeFiles(facts parts.Facts) error {
 		return err
 	}
 	for path, content := range files {
+		if have, err := os.ReadFile(k.Path(path)); err == nil && bytes.Equal(have, content) {
+			continue // kube-proxy ends when its file is written, even with the same
+		}
 		if err := os.WriteFile(k.Path(path), content, 0o600); err != nil {
 			return err
 		}

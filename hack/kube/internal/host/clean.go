@@ -31,6 +31,7 @@ func Clean(c config.Config) error {
 		removeBridge(c),
 		removeMatching(filepath.Join(cniResults, c.Name+"-*"), nil),
 		removeMatching(filepath.Join(containerLogs, "*.log"), pointsUnder(c.Path("pod-logs"))),
+		removeShimSockets(c.Socket(), c.Path("containerd", "state")),
 		removeRunFiles(c),
 	)
 }

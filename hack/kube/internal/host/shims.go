@@ -5,6 +5,7 @@ package host
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,6 +40,19 @@ func killShims(socket string) error {
 			_ = os.Remove(s.socket(socket))
 		}
 	}
+}
+
+// removeShimSockets removes the sockets of shims that were killed before: those of
+// every container of which containerd's running state knows.
+func removeShimSockets(socket, state string) error {
+	tasks, err := filepath.Glob(filepath.Join(state, "io.containerd.runtime.v2.task", "*", "*"))
+	for _, dir := range tasks {
+		s := shim{namespace: filepath.Base(filepath.Dir(dir)), id: filepath.Base(dir)}
+		if e := os.Remove(s.socket(socket)); e != nil && !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }
 
 // socket is how containerd names it: by the digest of where containerd listens,

@@ -135,6 +135,10 @@ func controllerManager(c config.Config) Part {
 		"--cluster-signing-cert-file=" + pkiFile(c, Authority, ".crt"),
 		"--cluster-signing-key-file=" + pkiFile(c, Authority, ".key"),
 		"--flex-volume-plugin-dir=" + c.Path("volume-plugins"),
+		// Its controllers start one after another and share this allowance: by
+		// default they take seconds longer to take a new node in.
+		"--kube-api-qps=200",
+		"--kube-api-burst=400",
 		"--leader-elect=false",
 		"--profiling=false",
 	}}
