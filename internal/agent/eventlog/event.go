@@ -82,6 +82,6 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("event log damaged at %s line %d: %s; events up to there can still be read with `agent log show`; "+
+	return fmt.Sprintf("event log damaged at %s line %d: %s; what comes before it may still be read with `agent log show`; "+
 		"restore this file from a backup, or keep the directory for inspection and start a new session", e.File, e.Line, e.Why)
 }

@@ -100,3 +100,47 @@ func TestFailurePoisonsTheLog(t *testing.T) {
 		})
 	}
 }
+
+// hooked runs a function inside each fsync.
+type hooked struct {
+	sink
+	inSync func()
+}
+
+func (h *hooked) Sync() error {
+	h.inSync()
+	return h.sink.Sync()
+}
+
+// An event that is appended while an fsync runs is not covered by it.
+func TestAppendDuringSyncIsNotCommitted(t *testing.T) {
+	h := &hooked{inSync: func() {}}
+	o := testOptions()
+	o.wrap = func(s sink) sink { h.sink = s; return h }
+	mirrored := 0
+	o.Mirror = func([]byte) { mirrored++ }
+	l, _, err := Open(t.TempDir(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	syncs := 0
+	h.inSync = func() {
+		if syncs++; syncs > 1 {
+			return
+		}
+		if e, err := l.Append(TypeStepEnd, nil); err != nil || e.Durable != 0 {
+			t.Errorf("Append() = %+v, %v; want durable 0, for event 1 is not synced yet", e, err)
+		}
+	}
+	mustAppend(t, l, "a")
+	if l.Committed().Seq != 1 || l.Head().Seq != 2 || mirrored != 1 {
+		t.Errorf("committed %d of %d, mirrored %d; want 1 of 2, and 1", l.Committed().Seq, l.Head().Seq, mirrored)
+	}
+	if err := l.Commit(2); err != nil || syncs != 2 || mirrored != 2 {
+		t.Errorf("Commit(2) = %v after %d syncs, mirrored %d; want a second sync", err, syncs, mirrored)
+	}
+	if err := l.Commit(2); err != nil || syncs != 2 {
+		t.Errorf("Commit(2) again = %v after %d syncs, want no third", err, syncs)
+	}
+}

@@ -232,14 +232,15 @@ func TestBadStreams(t *testing.T) {
 		kind   model.Kind
 		want   string
 	}{
-		"an error as a chunk":           {[]string{sse(`{"error":{"message":"engine died"}}`)}, model.Server, "engine died"},
-		"a rate limit as a chunk":       {[]string{sse(`{"error":{"message":"slow","code":429}}`)}, model.RateLimited, "slow"},
-		"129 calls":                     {calls(129, "{}"), model.TooLarge, "128 tools"},
-		"arguments of 2 MiB":            {calls(1, strings.Repeat("x", 2<<20)), model.TooLarge, "1 MiB of arguments"},
-		"a name of 300 bytes":           {[]string{delta(`"tool_calls":[{"index":0,"function":{"name":"` + strings.Repeat("n", 300) + `"}}]`)}, model.TooLarge, "256 bytes"},
-		"a chunk of the wrong shape":    {[]string{sse(`[1,2]`)}, model.Nonsense, "base URL"},
-		"[DONE] before the finish":      {[]string{delta(`"content":"x"`), "data: [DONE]\n\n"}, model.BrokenStream, "before the answer was complete"},
-		"a last chunk without newlines": {[]string{strings.TrimSpace(sse(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`))}, model.BrokenStream, ""},
+		"an error as a chunk":            {[]string{sse(`{"error":{"message":"engine died"}}`)}, model.Server, "engine died"},
+		"a rate limit as a chunk":        {[]string{sse(`{"error":{"message":"slow","code":429}}`)}, model.RateLimited, "slow"},
+		"129 calls":                      {calls(129, "{}"), model.TooLarge, "128 tools"},
+		"arguments of 2 MiB":             {calls(1, strings.Repeat("x", 2<<20)), model.TooLarge, "1 MiB of arguments"},
+		"a name of 300 bytes":            {[]string{delta(`"tool_calls":[{"index":0,"function":{"name":"` + strings.Repeat("n", 300) + `"}}]`)}, model.TooLarge, "256 bytes"},
+		"a chunk of 5 MiB in many lines": {[]string{strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 5000) + "\n"}, model.TooLarge, "more than 4 MiB"},
+		"a chunk of the wrong shape":     {[]string{sse(`[1,2]`)}, model.Nonsense, "base URL"},
+		"[DONE] before the finish":       {[]string{delta(`"content":"x"`), "data: [DONE]\n\n"}, model.BrokenStream, "before the answer was complete"},
+		"a last chunk without newlines":  {[]string{strings.TrimSpace(sse(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`))}, model.BrokenStream, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := modeltest.Serve(t, modeltest.Pieces(tc.pieces...))
