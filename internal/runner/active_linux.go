@@ -168,14 +168,24 @@ func (c *active) concludes(err error) {
 	}
 }
 
-// endBecause ends the call, unless it has ended.
-func (c *active) endBecause(cause wire.Cause) {
+// dies notes why the call ends, when somebody else ends it. It reports whether it had not ended before.
+func (c *active) dies(cause wire.Cause) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause != "" {
-		return
+		return false
 	}
 	c.cause = cause
+	return true
+}
+
+// endBecause ends the call, unless it has ended.
+func (c *active) endBecause(cause wire.Cause) {
+	if !c.dies(cause) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if r := c.running; r != nil {
 		r.Kill()
 		go func() {

@@ -161,7 +161,7 @@ func (s *session) enter(e wire.Epoch, bound policy.Profile) error {
 // sweepLocked ends every call and every process. The gate is held.
 func (s *session) sweepLocked(cause wire.Cause) (int, error) {
 	for _, c := range s.calls {
-		c.endBecause(cause)
+		c.dies(cause)
 		c.out.close()
 	}
 	killed, err := s.procs.sweep()

@@ -15,6 +15,19 @@ import (
 // toolbox is the binary as it is shipped.
 var toolbox string
 
+// scratch is where binaries are built.
+var scratch string
+
+// mutant is a binary with layers left out.
+func mutant(t *testing.T, mutation string) string {
+	t.Helper()
+	path, err := runnertest.Build(scratch, mutation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
@@ -30,6 +43,7 @@ func run(m *testing.M) int {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
+		scratch = dir
 		toolbox, err = runnertest.Build(dir, "")
 	}
 	if err != nil {

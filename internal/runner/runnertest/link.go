@@ -149,6 +149,13 @@ func (l *Link) Starve(id string) {
 	l.noMore[id] = true
 }
 
+// Output returns what a call has written so far.
+func (l *Link) Output(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.output[id])
+}
+
 // Order makes the start frame of a call under the current epoch.
 func (l *Link) Order(p policy.Profile, workspace, name, arguments string) (*wire.Start, error) {
 	c, err := tool.Decode(name, []byte(arguments))
