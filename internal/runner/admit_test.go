@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/runner/sandbox"
+	"github.com/agentsession-dev/operator/internal/tool"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+var full = wire.Enforcement{Level: wire.LevelFull, LandlockABI: 7}
+
+func order(change func(*wire.Start)) *wire.Start {
+	c, err := tool.Decode("bash", []byte(`{"command":"true"}`))
+	if err != nil {
+		panic(err)
+	}
+	st := &wire.Start{Call: "c", Epoch: wire.Epoch{Boot: 2, Counter: 1}, Profile: policy.Profile{Mode: policy.WorkspaceWrite},
+		Tool: "bash", Arguments: string(c.Canonical), Digest: c.Digest, Workspace: "/workspace"}
+	if change != nil {
+		change(st)
+	}
+	return st
+}
+
+func TestAdmit(t *testing.T) {
+	stands := standing{wire.ToolsRW, "/workspace", full, wire.Epoch{Boot: 2, Counter: 1}, policy.Profile{Mode: policy.WorkspaceWrite}}
+	weak := stands
+	weak.enforcement = wire.Enforcement{Level: wire.LevelFiles, LandlockABI: 5, Detail: "Landlock has ABI 5"}
+	ro := stands
+	ro.container, ro.bound = wire.ToolsRO, policy.Profile{}
+	for name, tc := range map[string]struct {
+		stands standing
+		change func(*wire.Start)
+		cause  wire.Cause // empty: admitted
+		denial wire.Denial
+	}{
+		"what stands":                       {stands, nil, "", ""},
+		"an earlier boot":                   {stands, func(s *wire.Start) { s.Epoch = wire.Epoch{Boot: 1, Counter: 7} }, wire.Refused, wire.DeniedProfile},
+		"an earlier epoch":                  {stands, func(s *wire.Start) { s.Epoch.Counter-- }, wire.Refused, wire.DeniedProfile},
+		"an epoch that has not begun":       {stands, func(s *wire.Start) { s.Epoch.Counter++ }, wire.Refused, wire.DeniedProfile},
+		"wider than the bound":              {stands, func(s *wire.Start) { s.Profile.Mode = policy.DangerFullAccess }, wire.Refused, wire.DeniedProfile},
+		"read-only beside writers":          {stands, func(s *wire.Start) { s.Profile.Mode = policy.ReadOnly }, wire.Refused, wire.DeniedProfile},
+		"a writer beside read-only":         {ro, nil, wire.Refused, wire.DeniedProfile},
+		"an open network":                   {stands, func(s *wire.Start) { s.Profile.Network = policy.NetworkOpen }, wire.Refused, wire.DeniedProfile},
+		"a mode that does not exist":        {stands, func(s *wire.Start) { s.Profile.Mode = 77 }, wire.Refused, wire.DeniedProfile},
+		"a node that cannot":                {weak, nil, wire.SetupFailed, ""},
+		"another workspace":                 {stands, func(s *wire.Start) { s.Workspace = "/" }, wire.Refused, ""},
+		"arguments that are not canonical":  {stands, func(s *wire.Start) { s.Arguments = ` {"command":"true"}` }, wire.Refused, ""},
+		"arguments that are not understood": {stands, func(s *wire.Start) { s.Arguments = `{"cmd":"true"}` }, wire.Refused, ""},
+		"a digest of something else":        {stands, func(s *wire.Start) { s.Digest = tool.DigestOf("bash", []byte("x")) }, wire.Refused, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, r := tc.stands.admit(order(tc.change))
+			switch {
+			case tc.cause == "" && r == nil:
+			case r == nil:
+				t.Errorf("admitted, want %s", tc.cause)
+			case r.cause != tc.cause || r.denial != tc.denial || r.detail == "":
+				t.Errorf("admit() = %+v, want %s %s", r, tc.cause, tc.denial)
+			}
+		})
+	}
+}
+
+func TestEnforcementIsWhatWasFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		found  findings
+		level  wire.Level
+		detail string
+	}{
+		"everything": {findings{kernel: sandbox.Support{ABI: 7, Seccomp: true}}, wire.LevelFull, ""},
+		"no scopes": {findings{kernel: sandbox.Support{ABI: 5, Seccomp: true}}, wire.LevelFiles,
+			"Landlock has ABI 5, 6 (Linux 6.12) is needed"},
+		"no truncation rights": {findings{kernel: sandbox.Support{ABI: 2, Seccomp: true}}, wire.LevelMount,
+			"Landlock has ABI 2, 6 (Linux 6.12) is needed"},
+		"no Landlock in the kernel": {findings{kernel: sandbox.Support{LandlockError: unix.ENOSYS, Seccomp: true}}, wire.LevelMount,
+			"Landlock is not available (function not implemented)"},
+		"Landlock off at boot": {findings{kernel: sandbox.Support{LandlockError: unix.EOPNOTSUPP, Seccomp: true}}, wire.LevelMount,
+			"Landlock is not available (operation not supported)"},
+		"Landlock refused by an old runtime": {findings{kernel: sandbox.Support{LandlockError: unix.EPERM, Seccomp: true}}, wire.LevelMount,
+			"Landlock is not available (operation not permitted)"},
+		"no seccomp": {findings{kernel: sandbox.Support{ABI: 7}}, wire.LevelNone, "seccomp filters are not available"},
+		"what should hold does not": {findings{kernel: sandbox.Support{ABI: 7, Seccomp: true},
+			failed: map[policy.Mode]error{policy.ReadOnly: errors.New("a write succeeded")}}, wire.LevelNone, "read-only: a write succeeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := tc.found.enforcement()
+			if e.Level != tc.level || e.Detail != tc.detail {
+				t.Errorf("enforcement() = %s %q, want %s %q", e.Level, e.Detail, tc.level, tc.detail)
+			}
+		})
+	}
+}
