@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// verdict is a condition without its type.
+type verdict struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+func yes(reason, format string, args ...any) verdict {
+	return verdict{metav1.ConditionTrue, reason, fmt.Sprintf(format, args...)}
+}
+
+func no(reason, format string, args ...any) verdict {
+	return verdict{metav1.ConditionFalse, reason, fmt.Sprintf(format, args...)}
+}
+
+func noFor(r *refusal) verdict { return verdict{metav1.ConditionFalse, r.reason, r.message} }
+
+func (v verdict) is() bool { return v.status == metav1.ConditionTrue }
+
+// conditionsOf computes every condition from the world. Each may look at those
+// before it; Ready is the first that is not as wanted.
+func conditionsOf(w *world) []metav1.Condition {
+	completed := completedOf(w)
+	accepted := acceptedOf(w)
+	runner := runnerReadyOf(w, completed)
+	enforced := enforcedOf(w, completed)
+	mode := modeAppliedOf(w, completed, enforced)
+	active := activeOf(w, completed, runner)
+	ready := readyOf(w, completed, accepted, runner, enforced, mode)
+	stalled := stalledOf(completed, accepted, runner, enforced)
+
+	var list []metav1.Condition
+	for _, c := range []struct {
+		name string
+		verdict
+	}{
+		{v1alpha1.ConditionReady, ready},
+		{v1alpha1.ConditionAccepted, accepted},
+		{v1alpha1.ConditionRunnerReady, runner},
+		{v1alpha1.ConditionEnforced, enforced},
+		{v1alpha1.ConditionModeApplied, mode},
+		{v1alpha1.ConditionActive, active},
+		{v1alpha1.ConditionCompleted, completed},
+		{v1alpha1.ConditionStalled, stalled},
+	} {
+		list = append(list, metav1.Condition{
+			Type: c.name, Status: c.status, Reason: c.reason, Message: c.message,
+			ObservedGeneration: w.session.Generation, LastTransitionTime: metav1.NewTime(w.now).Rfc3339Copy(),
+		})
+	}
+	return list
+}
+
+func completedOf(w *world) verdict {
+	if c := w.completed(); c != nil { // for good
+		return verdict{c.Status, c.Reason, c.Message}
+	}
+	if why := lost(w); why != "" {
+		return yes(v1alpha1.ReasonStateLost, "%s", why)
+	}
+	if p := w.problem(wire.StateLost); p != nil {
+		return yes(v1alpha1.ReasonStateLost, "The agent found that the session's log is lost: %s", cutLine(p.Message, 512))
+	}
+	return no(v1alpha1.ReasonRunning, "The session goes on.")
+}
+
+func acceptedOf(w *world) verdict {
+	if w.refused != nil {
+		return noFor(w.refused)
+	}
+	return yes(v1alpha1.ReasonAccepted, "Class %s was found and the policy is resolved.", w.class.Name)
+}
+
+func runnerReadyOf(w *world, completed verdict) verdict {
+	o := w.observation
+	switch {
+	case completed.is():
+		return no(completed.reason, "The session is finished.")
+	case w.foreign:
+		return no(v1alpha1.ReasonNameTaken, "A pod that does not belong to the session has the name of its pod. It is neither used nor removed: remove it yourself.")
+	case w.podRefused != nil:
+		return noFor(w.podRefused)
+	case w.pod == nil && w.refused != nil:
+		return no(v1alpha1.ReasonNotAccepted, "No pod is created before the session is accepted.")
+	case w.pod == nil:
+		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
+	}
+	if t := podTrouble(w.pod); t != nil {
+		return noFor(t)
+	}
+	switch {
+	case !w.podUp():
+		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
+	case o.Unreachable && nodeLost(w.pod):
+		return no(v1alpha1.ReasonNodeLost, "The node %s does not report and the agent does not answer: %s", w.pod.Spec.NodeName, o.Trouble)
+	case o.Unreachable:
+		return no(v1alpha1.ReasonRunnerUnreachable, "The agent has not answered the operator for 30 seconds: %s", o.Trouble)
+	case o.Observed == nil:
+		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
+	}
+	if p := w.problem(wire.LogUnwritable, wire.LogRolledBack, wire.ModelKeyMissing); p != nil {
+		return no(string(p.Reason), "%s", message(p))
+	}
+	if away := w.disconnected(); len(away) > 0 {
+		if p := w.problem(wire.ToolsUnreachable); p != nil {
+			return no(v1alpha1.ReasonToolsUnreachable, "%s", message(p))
+		}
+		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
+	}
+	return yes(v1alpha1.ReasonRunnerReady, "All containers run and the agent answers.")
+}
+
+func message(p *wire.Problem) string {
+	return cmp.Or(p.Message, "The agent gives no details; see the pod's log.")
+}
+
+func enforcedOf(w *world, completed verdict) verdict {
+	if completed.is() {
+		return no(completed.reason, "The session is finished.")
+	}
+	if p := w.problem(wire.LandlockUnavailable, wire.ProbeFailed); p != nil {
+		return no(string(p.Reason), "%s", message(p))
+	}
+	e, ok := w.enforcement()
+	switch {
+	case !ok:
+		return no(v1alpha1.ReasonAwaitingProbe, "The pod has not yet proved what its node can enforce.")
+	case e.Level == v1alpha1.EnforcementFull:
+		return yes(v1alpha1.ReasonEnforced, "%s proved in every tools container: %s (Landlock ABI %d).", e.Level, strings.Join(e.Layers, ", "), e.LandlockABI)
+	}
+	return no(v1alpha1.ReasonLandlockUnavailable,
+		"The node can enforce %s with Landlock ABI %d, and Full is needed: no tool runs. Use nodes with Linux 6.12 or later.", e.Level, e.LandlockABI)
+}
+
+func modeAppliedOf(w *world, completed, enforced verdict) verdict {
+	o := w.observation
+	switch {
+	case completed.is():
+		return no(completed.reason, "The session is finished.")
+	case w.refused != nil:
+		return no(v1alpha1.ReasonNotAccepted, "The policy of this generation is not accepted.")
+	case w.pod == nil, !w.podUp(), o.Observed == nil && !o.Unreachable:
+		return no(v1alpha1.ReasonPending, "The agent has not confirmed %s yet.", w.policy.document.Policy.Mode)
+	case o.Unreachable:
+		return no(v1alpha1.ReasonRunnerUnreachable, "The agent does not answer, so nothing confirms %s.", w.policy.document.Policy.Mode)
+	case o.Refused != nil:
+		return no(v1alpha1.ReasonPolicyOlder, "The agent holds a policy made from newer objects; the operator reads them again.")
+	case enforced.reason == v1alpha1.ReasonLandlockUnavailable, enforced.reason == v1alpha1.ReasonProbeFailed:
+		return no(v1alpha1.ReasonNotEnforced, "The node cannot enforce %s: no tool runs.", w.policy.document.Policy.Mode)
+	case len(o.Observed.Unconfirmed) > 0:
+		return no(v1alpha1.ReasonDraining, "What may not run under %s is being ended.", w.policy.document.Policy.Mode)
+	case !appliedNow(w):
+		return no(v1alpha1.ReasonPending, "The agent has not confirmed %s yet.", w.policy.document.Policy.Mode)
+	case len(w.policy.clamps) > 0:
+		return yes(v1alpha1.ReasonClamped, "%s is enforced. The class allows less than the spec asks for: %s.",
+			w.policy.document.Policy.Mode, describeClamps(w.policy.clamps))
+	}
+	return yes(v1alpha1.ReasonApplied, "%s is enforced, and the model is told before its next answer.", w.policy.document.Policy.Mode)
+}
+
+// appliedNow reports whether the agent confirmed exactly this policy for this generation
+// of the spec, or for a later one that this reconcile has not read.
+func appliedNow(w *world) bool {
+	a := w.observation.Observed.Applied
+	return a != nil && a.Digest == w.policy.document.Digest && confirms(a.Stamp, w.policy.stamp)
+}
+
+func confirms(have, want policy.Stamp) bool {
+	return have.SessionUID == want.SessionUID && have.SessionGeneration >= want.SessionGeneration
+}
+
+func activeOf(w *world, completed, runner verdict) verdict {
+	switch {
+	case completed.is():
+		return no(completed.reason, "The session is finished.")
+	case w.observation.Observed == nil || w.observation.Unreachable || !w.podUp():
+		return no(v1alpha1.ReasonPaused, "The agent does not run yet, or does not answer.")
+	}
+	switch w.observation.Observed.Activity.State {
+	case wire.InTurn:
+		return yes(v1alpha1.ReasonInTurn, "A turn is running.")
+	case wire.Idle:
+		if p := w.problem(wire.ModelUnavailable); p != nil {
+			return no(string(p.Reason), "%s", message(p))
+		}
+		return no(v1alpha1.ReasonWaitingForInput, "Every message is answered. Create a SessionMessage to go on.")
+	}
+	if !runner.is() {
+		return no(v1alpha1.ReasonPaused, "Nothing starts before the runner is ready.")
+	}
+	return no(v1alpha1.ReasonPaused, "Nothing starts before the policy is enforced.")
+}
+
+func readyOf(w *world, completed, accepted, runner, enforced, mode verdict) verdict {
+	if completed.is() {
+		return no(completed.reason, "%s", completed.message)
+	}
+	for _, v := range []verdict{accepted, runner, enforced, mode} {
+		if !v.is() {
+			return v
+		}
+	}
+	if p := w.problem(wire.ModelUnavailable); p != nil {
+		return no(string(p.Reason), "%s", message(p))
+	}
+	return yes(v1alpha1.ReasonRunning, "The session runs in mode %s.", w.policy.document.Policy.Mode)
+}
+
+// needsSomebody are the reasons that no waiting resolves.
+var needsSomebody = map[string]bool{
+	v1alpha1.ReasonNameTaken:           true,
+	v1alpha1.ReasonPodRejected:         true,
+	v1alpha1.ReasonModelKeyMissing:     true,
+	v1alpha1.ReasonLogRolledBack:       true,
+	v1alpha1.ReasonLandlockUnavailable: true,
+	v1alpha1.ReasonProbeFailed:         true,
+}
+
+func stalledOf(completed, accepted, runner, enforced verdict) verdict {
+	if completed.is() {
+		return yes(completed.reason, "%s", completed.message)
+	}
+	if !accepted.is() {
+		return yes(accepted.reason, "%s", accepted.message)
+	}
+	for _, v := range []verdict{runner, enforced} {
+		if needsSomebody[v.reason] {
+			return yes(v.reason, "%s", v.message)
+		}
+	}
+	return no(v1alpha1.ReasonNone, "Nobody needs to act.")
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/link"
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+const (
+	// messageWindow is how many messages an agent may have that it has not answered. It
+	// tells the state of 64, so none falls off before its state was seen.
+	messageWindow = 48
+	// messageBytes bounds the messages of one push, as encoded.
+	messageBytes = 4 << 20
+)
+
+// setDesired hands the agent what is wanted and takes what it answers.
+func (r *SessionReconciler) setDesired(ctx context.Context, w *world) outcome {
+	if w.completed() != nil {
+		r.Links.Forget(nameOf(w.session))
+		return outcome{}
+	}
+	if !w.podUp() || !w.started() {
+		return outcome{}
+	}
+	e := endpointOf(w)
+	if w.policy == nil {
+		w.observation = r.Links.Last(e) // nothing new can be said; what is known stays known
+		return outcome{}
+	}
+	w.observation, _ = r.Links.Set(ctx, e, desiredOf(w, nil))
+	if w.observation.Refused == nil {
+		return outcome{}
+	}
+	return r.replace(ctx, w, e)
+}
+
+// replace answers an agent that holds a policy made from newer objects than those of
+// our cache: read what there is now, and push again naming the stamp in force, so
+// that of two controllers one wins.
+func (r *SessionReconciler) replace(ctx context.Context, w *world, e link.Endpoint) outcome {
+	refused := w.observation.Refused
+	log.FromContext(ctx).Info("The agent holds a newer policy, reading again", "inForce", refused, "ours", w.policy.stamp)
+	var s v1alpha1.AgentSession
+	if err := r.Live.Get(ctx, nameOf(w.session), &s); err != nil {
+		return broke(err, "reading session")
+	}
+	if s.UID != w.session.UID || s.DeletionTimestamp != nil {
+		return outcome{}
+	}
+	class, noClass, err := classOf(ctx, r.Live, &s)
+	if err != nil {
+		return outcome{err: err}
+	}
+	w.session, w.class, w.noClass = &s, class, noClass
+	w.resolve()
+	if w.policy == nil {
+		return outcome{}
+	}
+	w.observation, _ = r.Links.Set(ctx, e, desiredOf(w, refused))
+	return outcome{}
+}
+
+func endpointOf(w *world) link.Endpoint {
+	return link.Endpoint{
+		Session:     nameOf(w.session),
+		SessionUID:  string(w.session.UID),
+		Incarnation: incarnationOf(w.pod),
+		PodUID:      string(w.pod.UID),
+		Address:     net.JoinHostPort(w.pod.Status.PodIP, strconv.Itoa(wire.Port)),
+	}
+}
+
+func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
+	s, class := w.session, w.class
+	d := wire.Desired{
+		Wire:        wire.Version,
+		SessionUID:  string(s.UID),
+		Incarnation: incarnationOf(w.pod),
+		Config: wire.Config{
+			Session:      types.NamespacedName{Namespace: s.Namespace, Name: s.Name}.String(),
+			Prompt:       s.Spec.Prompt,
+			SystemPrompt: class.Spec.SystemPrompt,
+			Instructions: s.Spec.Instructions,
+			Model:        wire.Model{Provider: string(class.Spec.Model.Provider), BaseURL: class.Spec.Model.BaseURL, Name: w.policy.model},
+			Workspace:    wire.Workspace,
+		},
+		Policy:   string(w.policy.document.Bytes),
+		Stamp:    w.policy.stamp,
+		Replaces: replaces,
+		Messages: undelivered(w.messages),
+	}
+	if l := s.Status.Log; l != nil {
+		d.LogHead = wire.LogHead{Seq: uint64(l.LastSeq), Digest: l.Digest}
+	}
+	return d
+}
+
+// undelivered are the messages to deliver now, in order and within the window.
+func undelivered(messages []v1alpha1.SessionMessage) []wire.Message {
+	var list []wire.Message
+	open, size := 0, 0
+	for _, m := range messages {
+		if isTrue(m.Status.Conditions, v1alpha1.ConditionAnswered) || sessionOver(&m) {
+			continue
+		}
+		open++
+		if isTrue(m.Status.Conditions, v1alpha1.ConditionDelivered) {
+			continue
+		}
+		encoded, err := json.Marshal(m.Spec.Content)
+		if err != nil {
+			panic(fmt.Sprintf("encoding a string: %v", err)) // cannot happen
+		}
+		size += len(encoded)
+		if open > messageWindow || size > messageBytes {
+			break // in order: nothing overtakes
+		}
+		list = append(list, wire.Message{UID: string(m.UID), CreatedAt: m.CreationTimestamp.UTC(), Content: m.Spec.Content})
+	}
+	return list
+}

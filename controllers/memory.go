@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+)
+
+// memory is what this process remembers of sessions. Nothing is decided by it that
+// could not be found out again: it saves writes, no more.
+type memory struct {
+	mu       sync.Mutex
+	sessions map[types.NamespacedName]remembered
+}
+
+type remembered struct {
+	uid         types.UID
+	written     *v1alpha1.AgentSession // what was written last, until the cache has it
+	at          time.Time              // when
+	incarnation string                 // of the link Secret that was created for a pod which is not
+}
+
+// newest returns what this process wrote itself where the cache is still behind it.
+func (m *memory) newest(cached *v1alpha1.AgentSession) *v1alpha1.AgentSession {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(cached)
+	if r.written == nil {
+		return cached
+	}
+	if c, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, r.written.ResourceVersion); err == nil && c < 0 {
+		return r.written.DeepCopy()
+	}
+	r.written = nil
+	m.putLocked(cached, r)
+	return cached
+}
+
+func (m *memory) wrote(s *v1alpha1.AgentSession, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(s)
+	r.written, r.at = s.DeepCopy(), at
+	m.putLocked(s, r)
+}
+
+func (m *memory) lastWrite(s *v1alpha1.AgentSession) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ofLocked(s).at
+}
+
+func (m *memory) incarnation(s *v1alpha1.AgentSession) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ofLocked(s).incarnation
+}
+
+func (m *memory) setIncarnation(s *v1alpha1.AgentSession, incarnation string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(s)
+	r.incarnation = incarnation
+	m.putLocked(s, r)
+}
+
+func (m *memory) forget(name types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sessions, name)
+}
+
+func (m *memory) ofLocked(s *v1alpha1.AgentSession) remembered {
+	if r := m.sessions[nameOf(s)]; r.uid == s.UID {
+		return r
+	}
+	return remembered{uid: s.UID}
+}
+
+func (m *memory) putLocked(s *v1alpha1.AgentSession, r remembered) {
+	if m.sessions == nil {
+		m.sessions = map[types.NamespacedName]remembered{}
+	}
+	m.sessions[nameOf(s)] = r
+}
+
+func nameOf(s *v1alpha1.AgentSession) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/podspec"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=create;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;delete
+// +kubebuilder:rbac:groups=agentsession.dev,resources=agentsessions/finalizers,verbs=update
+
+// podPlan is what to do about the pod.
+type podPlan uint8
+
+const (
+	leavePod  podPlan = iota
+	createPod         // there is none, and none has ever been told anything
+	removePod         // it is of no use any more
+)
+
+// planPod decides. A second pod is never created beside a first one, and never after
+// one that was told something: with it the log is gone, and a turn might run twice.
+func planPod(w *world) (podPlan, time.Duration) {
+	p := w.pod
+	switch {
+	case w.foreign:
+		return leavePod, slowly
+	case w.completed() != nil:
+		if p != nil && p.DeletionTimestamp == nil && !ended(p) {
+			return removePod, 0
+		}
+		return leavePod, 0
+	case w.started():
+		return leavePod, 0
+	case p == nil:
+		if w.policy == nil || w.refused != nil {
+			return leavePod, 0
+		}
+		return createPod, 0
+	case p.DeletionTimestamp == nil && ended(p):
+		// The kubelet refused it before anything ran. Not at once: the next may fare the same.
+		if wait := p.CreationTimestamp.Add(slowly).Sub(w.now); wait > 0 {
+			return leavePod, wait
+		}
+		return removePod, 0
+	}
+	return leavePod, 0
+}
+
+func (r *SessionReconciler) ensurePod(ctx context.Context, w *world) outcome {
+	plan, after := planPod(w)
+	switch plan {
+	case createPod:
+		return r.createPod(ctx, w)
+	case removePod:
+		return r.removePod(ctx, w)
+	}
+	return outcome{after: after}
+}
+
+// removePod deletes the pod that was seen, not one that has taken its name since, and
+// the link Secret of that incarnation.
+func (r *SessionReconciler) removePod(ctx context.Context, w *world) outcome {
+	log.FromContext(ctx).Info("Deleting runner pod", "pod", klog.KObj(w.pod))
+	err := r.Client.Delete(ctx, w.pod, client.Preconditions{UID: &w.pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return broke(err, "deleting pod %s", w.pod.Name)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.session.Namespace, Name: podspec.LinkSecretName(w.session, incarnationOf(w.pod)),
+	}}
+	err = client.IgnoreNotFound(r.Client.Delete(ctx, secret))
+	return broke(err, "deleting link Secret %s", secret.Name)
+}
+
+// createPod creates the link Secret, then the pod that mounts it. The name of the pod
+// follows from the session, so the apiserver lets one of two controllers through.
+func (r *SessionReconciler) createPod(ctx context.Context, w *world) outcome {
+	in := podspec.Input{
+		Session: w.session, Class: w.class, AgentImage: r.AgentImage,
+		Incarnation: r.memory.incarnation(w.session), CAHash: r.Authority.Hash(),
+	}
+	if in.Incarnation == "" {
+		in.Incarnation = strings.ToLower(rand.Text()[:10])
+		if err := r.createLinkSecret(ctx, in); err != nil {
+			return w.rejected(err, "link Secret")
+		}
+		r.memory.setIncarnation(w.session, in.Incarnation)
+	}
+	pod, err := podspec.Typed[corev1.Pod](podspec.Pod(in))
+	if err != nil {
+		return outcome{err: err}
+	}
+	log.FromContext(ctx).Info("Creating runner pod", "pod", klog.KObj(pod), "policyDigest", w.policy.document.Digest.Short())
+	err = r.Client.Create(ctx, pod)
+	if apierrors.IsAlreadyExists(err) {
+		return outcome{after: time.Second}
+	}
+	if err != nil {
+		return w.rejected(err, "pod")
+	}
+	r.memory.setIncarnation(w.session, "")
+	w.pod = pod
+	return outcome{}
+}
+
+func (r *SessionReconciler) createLinkSecret(ctx context.Context, in podspec.Input) error {
+	files, err := r.Authority.Agent(string(in.Session.UID), in.Incarnation)
+	if err != nil {
+		return err
+	}
+	secret, err := podspec.Typed[corev1.Secret](podspec.LinkSecret(in, files))
+	if err != nil {
+		return err
+	}
+	return r.Client.Create(ctx, secret)
+}
+
+// rejected tells what the apiserver will refuse again until somebody changes
+// something (a quota, an admission policy, a value) from what may pass by itself.
+func (w *world) rejected(err error, what string) outcome {
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		w.podRefused = refuse(v1alpha1.ReasonPodRejected, "The apiserver refuses the %s: %s", what, cutLine(err.Error(), 1024))
+		return outcome{after: slowly}
+	}
+	return broke(err, "creating %s", what)
+}
+
+// agentContainer returns the agent's part of a pod.
+func agentContainer(p *corev1.Pod) *corev1.Container {
+	i := slices.IndexFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == podspec.AgentContainer })
+	if i < 0 {
+		return nil
+	}
+	return &p.Spec.InitContainers[i]
+}
+
+// incarnationOf reads which pod of the session it is from what its agent was started
+// with: that cannot be edited, a label can.
+func incarnationOf(p *corev1.Pod) string {
+	c := agentContainer(p)
+	if c == nil {
+		return ""
+	}
+	i := slices.Index(c.Args, "--incarnation")
+	if i < 0 || i+1 >= len(c.Args) {
+		return ""
+	}
+	return c.Args[i+1]
+}
+
+func toolsContainers(p *corev1.Pod) []string {
+	var names []string
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// ended reports whether no container of the pod will ever run again.
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+}
+
+func agentRuns(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == podspec.AgentContainer && c.State.Running != nil
+	})
+}
+
+func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == t {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// lost says how a session lost its pod, and with it its log; "" when it did not.
+func lost(w *world) string {
+	if !w.started() {
+		return ""
+	}
+	name := podspec.PodName(w.session)
+	switch {
+	case w.foreign:
+		return "The session's pod is gone, and another object has its name."
+	case w.pod == nil:
+		return "The pod " + name + " was deleted, and the session's log with it. Create a new session."
+	case ended(w.pod):
+		return "The pod " + name + " ended (" + reasonOf(w.pod) + "), and the session's log with it. Create a new session."
+	}
+	return ""
+}
+
+func reasonOf(p *corev1.Pod) string {
+	switch {
+	case p.Status.Reason != "":
+		return cutLine(p.Status.Reason, 64)
+	case p.DeletionTimestamp != nil:
+		return "deleted"
+	}
+	return strings.ToLower(string(p.Status.Phase))
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/agentsession-dev/operator/controllers/link"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// Authority signs what agents identify themselves with.
+type Authority interface {
+	Agent(sessionUID, incarnation string) (files map[string][]byte, err error)
+	Hash() string
+}
+
+// Links reach the agents. They never dial in their caller.
+type Links interface {
+	Set(ctx context.Context, e link.Endpoint, d wire.Desired) (o link.Observation, fresh bool)
+	Last(e link.Endpoint) link.Observation
+	Forget(session types.NamespacedName)
+}
+
+// SessionReconciler reconciles AgentSessions and the messages to them.
+type SessionReconciler struct {
+	Client     client.Client // reads from the cache
+	Live       client.Reader // reads from the apiserver
+	Links      Links
+	Authority  Authority
+	Recorder   events.EventRecorder
+	AgentImage string // where a class names none
+	Now        func() time.Time
+
+	memory memory
+	queue  atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+}
+
+// +kubebuilder:rbac:groups=agentsession.dev,resources=agentsessions/status,verbs=patch
+
+// Reconcile takes one look at a session and does what is to be done now. The request
+// may name a session that does not exist, because there is a message to it.
+func (r *SessionReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	w, err := r.observe(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if w.session == nil {
+		r.Links.Forget(req.NamespacedName)
+		r.memory.forget(req.NamespacedName)
+		return r.tellSenders(ctx, w).result()
+	}
+	if w.session.DeletionTimestamp != nil {
+		r.Links.Forget(req.NamespacedName) // the rest is the garbage collector's
+		return reconcile.Result{}, nil
+	}
+	before := [2]bool{w.started(), w.completed() != nil}
+	out := r.step(ctx, w)
+	if out.err == nil && before != [2]bool{w.started(), w.completed() != nil} {
+		// It is durable now that the agent runs, so that it may be told what is wanted; or
+		// that the session is finished, so that what is left may go.
+		out = out.and(r.step(ctx, w))
+	}
+	return out.result()
+}
+
+func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
+	w.resolve()
+	out := r.ensurePod(ctx, w)
+	out = out.and(r.setDesired(ctx, w))
+	out = out.and(r.writeStatus(ctx, w))
+	return out.and(r.tellSenders(ctx, w))
+}
+
+// resolve sets the policy, or why there is none.
+func (w *world) resolve() {
+	w.policy, w.refused = nil, w.noClass
+	if w.class != nil {
+		w.policy, w.refused = resolve(w.session, w.class, w.pod)
+	}
+}
+
+// writeStatus writes the status if it changed; counters alone at most every 30 s.
+func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
+	before, after := w.session.Status, statusOf(w)
+	switch compare(before, after) {
+	case unchanged:
+		return outcome{}
+	case countersOnly:
+		if wait := r.memory.lastWrite(w.session).Add(countersEvery).Sub(w.now); wait > 0 {
+			return outcome{after: wait}
+		}
+	}
+	base := w.session.DeepCopy()
+	next := w.session.DeepCopy()
+	next.Status = after
+	if err := r.Client.Status().Patch(ctx, next, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return broke(err, "writing status")
+	}
+	r.memory.wrote(next, w.now)
+	w.session = next
+	notes := notesOn(&before, &after)
+	r.record(next, notes)
+	for _, n := range notes {
+		log.FromContext(ctx).Info("Session changed", "reason", n.reason, "message", n.text)
+	}
+	return outcome{}
+}
+
+func (o outcome) result() (reconcile.Result, error) {
+	if o.err != nil {
+		return reconcile.Result{}, o.err
+	}
+	return reconcile.Result{RequeueAfter: o.after}, nil
+}
+
+// Wake has a session looked at, because its agent said something new.
+func (r *SessionReconciler) Wake(session types.NamespacedName) {
+	if q := r.queue.Load(); q != nil {
+		(*q).Add(reconcile.Request{NamespacedName: session})
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+)
+
+const (
+	// fieldClass indexes sessions by the class that they use.
+	fieldClass = "class"
+	// anyDefault is the index of sessions that have yet to be given the default class.
+	anyDefault = "*"
+)
+
+// CacheOptions keep in memory what is needed: of pods the runners, and no object's
+// managed fields. Secrets are never read through the cache.
+func CacheOptions() cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{
+				"app.kubernetes.io/managed-by": "agentsession-operator",
+				"app.kubernetes.io/component":  "runner",
+			})},
+		},
+	}
+}
+
+// SetupWithManager registers the controller, its watches and its indexes.
+func (r *SessionReconciler) SetupWithManager(ctx context.Context, m ctrl.Manager) error {
+	if err := index(ctx, m.GetFieldIndexer()); err != nil {
+		return err
+	}
+	return builder.ControllerManagedBy(m).
+		Named("agentsession").
+		// A status that changes is our own writing.
+		For(&v1alpha1.AgentSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&corev1.Pod{}).
+		Watches(&v1alpha1.SessionMessage{}, handler.EnqueueRequestsFromMapFunc(sessionOfMessage),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.AgentSessionClass{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfClass)).
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.queue.Store(&q)
+			return nil
+		})).
+		// A reconcile may wait 100 ms for an agent; others must not wait behind it.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 16}).
+		Complete(r)
+}
+
+func index(ctx context.Context, i client.FieldIndexer) error {
+	err := i.IndexField(ctx, &v1alpha1.SessionMessage{}, fieldSession, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.SessionMessage).Spec.SessionName}
+	})
+	if err != nil {
+		return fmt.Errorf("indexing messages: %w", err)
+	}
+	err = i.IndexField(ctx, &v1alpha1.AgentSession{}, fieldClass, func(o client.Object) []string {
+		s := o.(*v1alpha1.AgentSession)
+		return []string{cmp.Or(s.Status.ClassName, s.Spec.ClassName, anyDefault)}
+	})
+	if err != nil {
+		return fmt.Errorf("indexing sessions: %w", err)
+	}
+	return nil
+}
+
+func sessionOfMessage(_ context.Context, o client.Object) []reconcile.Request {
+	m := o.(*v1alpha1.SessionMessage)
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.SessionName}}}
+}
+
+// sessionsOfClass are the sessions that use a class, or may now get it by default.
+func (r *SessionReconciler) sessionsOfClass(ctx context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, class := range []string{o.GetName(), anyDefault} {
+		var list v1alpha1.AgentSessionList
+		if err := r.Client.List(ctx, &list, client.MatchingFields{fieldClass: class}); err != nil {
+			continue // the cache only fails while it stops
+		}
+		for i := range list.Items {
+			requests = append(requests, reconcile.Request{NamespacedName: nameOf(&list.Items[i])})
+		}
+	}
+	return requests
+}
