@@ -106,9 +106,8 @@ func (h *History) showsPending() bool {
 }
 
 func (h *History) carry() {
-	shows := h.showsPending()
-	h.messages, _ = h.Request()
-	if shows {
+	if h.showsPending() {
+		h.messages, _ = h.Request()
 		h.carried = h.last
 	}
 	h.pending, h.open, h.sent = false, true, len(h.messages)

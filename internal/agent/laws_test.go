@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/agentsession-dev/operator/internal/agent/eventlog"
+	"github.com/agentsession-dev/operator/internal/agent/model"
+	"github.com/agentsession-dev/operator/internal/policy"
+)
+
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// laws reads a log from its beginning and checks what must hold of every one. It shares no
+// code with what wrote it but the words of the policy.
+type laws struct {
+	t         fataler
+	workspace string
+
+	policies  map[uint64]policy.Policy
+	standing  uint64
+	told      uint64
+	header    bool // a request/header stands since the last request
+	calls     map[string]lawCall
+	lastBody  []byte
+	lastFront []byte
+	replay    *fold
+}
+
+type lawCall struct {
+	profile, told policy.Profile
+	ended         bool
+}
+
+// checkLaws checks a log and the bodies that an endpoint received, by their digests. Events may
+// name bodies that never arrived, but not the other way round.
+func checkLaws(t fataler, workspace string, events []eventlog.Event, bodies map[string][]byte) {
+	t.Helper()
+	l := &laws{t: t, workspace: workspace, policies: map[uint64]policy.Policy{}, calls: map[string]lawCall{}, replay: newFold()}
+	named := map[string]bool{}
+	for _, e := range events {
+		switch e.Type {
+		case eventlog.TypePolicyApplied:
+			l.onPolicy(e)
+		case eventlog.TypeRequestHeader:
+			l.header = true
+		case eventlog.TypeRequestSent:
+			p := read[eventlog.RequestSent](t, e)
+			named[p.Digest] = true
+			l.onRequest(e, p, l.rebuild(e, p))
+		case eventlog.TypeToolStart:
+			l.onStart(e)
+		case eventlog.TypeToolResult:
+			l.onResult(e)
+		}
+		if err := l.replay.apply(e); err != nil {
+			t.Fatalf("the log makes no sense: %v", err)
+		}
+	}
+	for digest := range bodies {
+		if !named[digest] {
+			t.Fatalf("a body arrived that the log does not name")
+		}
+	}
+}
+
+func read[T any](t fataler, e eventlog.Event) T {
+	t.Helper()
+	var p T
+	if err := e.Decode(&p); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return p
+}
+
+// rebuild makes the bytes of a request from what the log says before it.
+func (l *laws) rebuild(e eventlog.Event, p eventlog.RequestSent) []byte {
+	l.t.Helper()
+	request, snapshot, err := l.replay.request()
+	if err != nil {
+		l.t.Fatalf("event %d: %v", e.Seq, err)
+	}
+	prepared, err := new(model.OpenAIChat).Prepare(request)
+	if err != nil {
+		l.t.Fatalf("event %d: %v", e.Seq, err)
+	}
+	if prepared.Digest() != p.Digest || snapshot != p.SnapshotSeq {
+		l.t.Fatalf("event %d: the log does not give the bytes that were sent", e.Seq)
+	}
+	return prepared.Body()
+}
+
+// onPolicy is law 3: nothing wider lives when a policy is applied.
+func (l *laws) onPolicy(e eventlog.Event) {
+	l.t.Helper()
+	doc, err := policy.Decode([]byte(read[eventlog.PolicyApplied](l.t, e).Policy))
+	if err != nil {
+		l.t.Fatalf("event %d: %v", e.Seq, err)
+	}
+	for id, c := range l.calls {
+		if !c.ended && !c.profile.Within(doc.Policy.Profile()) {
+			l.t.Fatalf("I3: event %d applies %s while call %s lives under %s", e.Seq, doc.Policy.Mode, id, c.profile.Mode)
+		}
+	}
+	l.standing, l.policies[e.Seq] = e.Seq, doc.Policy
+}
+
+// onRequest is law 1, that the last snapshot states the standing policy, and law 5, that what
+// was sent stays as it was.
+func (l *laws) onRequest(e eventlog.Event, p eventlog.RequestSent, body []byte) {
+	l.t.Helper()
+	var r struct {
+		Messages []struct {
+			Role      string `json:"role"`
+			Content   string `json:"content"`
+			ToolCalls []struct {
+				ID string `json:"id"`
+			} `json:"tool_calls"`
+			ToolCallID string `json:"tool_call_id"`
+		} `json:"messages"`
+	}
+	if err := json.Unmarshal(body, &r); err != nil {
+		l.t.Fatalf("event %d: %v", e.Seq, err)
+	}
+	last := ""
+	var due []string // results that must come next
+	for _, m := range r.Messages {
+		if len(due) > 0 {
+			if m.Role != "tool" || m.ToolCallID != due[0] {
+				l.t.Fatalf("event %d: %s stands where the result of %s belongs", e.Seq, m.Role, due[0])
+			}
+			due = due[1:]
+			continue
+		}
+		for _, c := range m.ToolCalls {
+			due = append(due, c.ID)
+		}
+		if m.Role == "user" && policy.IsSnapshot(m.Content) {
+			if m.Content == last {
+				l.t.Fatalf("event %d: the same snapshot is told twice in a row", e.Seq)
+			}
+			last = m.Content
+		}
+	}
+	if len(due) > 0 {
+		l.t.Fatalf("event %d: call %s has no result", e.Seq, due[0])
+	}
+	if want := policy.Snapshot(policy.Contributions(l.policies[l.standing], l.workspace)); last != want || p.PolicySeq != l.standing {
+		l.t.Fatalf("I1: event %d states\n%s\nand stands under %d:\n%s", e.Seq, last, l.standing, want)
+	}
+	front, _, _ := bytes.Cut(body, []byte(`"messages":[`))
+	same := bytes.HasPrefix(body, bytes.TrimSuffix(l.lastBody, []byte("]}"))) && (l.lastFront == nil || bytes.Equal(front, l.lastFront))
+	if !l.header && !same {
+		l.t.Fatalf("I5: event %d does not begin with what was sent before", e.Seq)
+	}
+	l.header, l.lastBody, l.lastFront, l.told = false, body, front, p.PolicySeq
+}
+
+// onStart is law 2: a call runs under the narrower of what stands and what was told.
+func (l *laws) onStart(e eventlog.Event) {
+	l.t.Helper()
+	p := read[eventlog.ToolStart](l.t, e)
+	var got policy.Profile
+	if err := json.Unmarshal(p.Profile, &got); err != nil {
+		l.t.Fatalf("event %d: %v", e.Seq, err)
+	}
+	told := l.policies[l.told].Profile()
+	if want := l.policies[l.standing].Profile().Meet(told); got != want || p.PolicySeq != l.standing || p.ToldSeq != l.told {
+		l.t.Fatalf("I2: event %d starts %s under %+v (%d, told %d), want %+v (%d, told %d)",
+			e.Seq, p.CallID, got, p.PolicySeq, p.ToldSeq, want, l.standing, l.told)
+	}
+	if _, twice := l.calls[p.CallID]; twice {
+		l.t.Fatalf("event %d starts %s a second time", e.Seq, p.CallID)
+	}
+	l.calls[p.CallID] = lawCall{profile: got, told: told}
+}
+
+// onResult is law 4: a call that ran under something else than was told names it.
+func (l *laws) onResult(e eventlog.Event) {
+	l.t.Helper()
+	p := read[eventlog.ToolResult](l.t, e)
+	c, started := l.calls[p.CallID]
+	if !started {
+		return
+	}
+	if c.ended {
+		l.t.Fatalf("event %d: %s has a result already", e.Seq, p.CallID)
+	}
+	ran := p.Outcome != eventlog.OutcomeUnknown && p.Outcome != eventlog.OutcomeNotStarted
+	if ran && c.profile != c.told && !strings.Contains(p.Text, fmt.Sprintf("sandbox mode %s, network %s", c.profile.Mode, c.profile.Network)) {
+		l.t.Fatalf("I4: event %d does not name what %s ran under: %q", e.Seq, p.CallID, p.Text)
+	}
+	c.ended = true
+	l.calls[p.CallID] = c
+}
+
+// The laws themselves must be able to fail.
+func TestLawsCanFail(t *testing.T) {
+	for name, spoil := range map[string]func(*history){
+		"I1": func(h *history) {
+			h.message("hi")
+			h.openTurn()
+			h.record(h.f.planPolicy(h.pushed(policy.Policy{Mode: policy.DangerFullAccess}), workspace, false, 1, 0)[0])
+			h.request()
+		},
+		"I2": func(h *history) {
+			h.message("hi")
+			h.openTurn()
+			h.request()
+			h.answer(1)
+			h.record(entry{eventlog.TypeToolStart, eventlog.ToolStart{
+				CallID: "1.1.1", PolicySeq: h.f.policy.seq, ToldSeq: h.f.turn.told,
+				Profile: mustJSON(policy.Profile{Mode: policy.DangerFullAccess}),
+			}})
+		},
+		"I3": func(h *history) {
+			h.switchTo(policy.Policy{Mode: policy.WorkspaceWrite})
+			h.message("hi")
+			h.openTurn()
+			h.request()
+			h.answer(1)
+			h.start(0)
+			h.record(h.f.planPolicy(h.pushed(policy.Policy{}), workspace, false, 1, 0)...)
+		},
+		"I4": func(h *history) {
+			h.switchTo(policy.Policy{Mode: policy.WorkspaceWrite})
+			h.message("hi")
+			h.openTurn()
+			h.request()
+			h.answer(1)
+			h.switchTo(policy.Policy{})
+			h.start(0)
+			h.record(entry{eventlog.TypeToolResult, eventlog.ToolResult{CallID: "1.1.1", Text: "ok"}})
+		},
+		"I5": func(h *history) {
+			h.message("hi")
+			h.openTurn()
+			h.request()
+			h.answer(0)
+			h.config.Workspace = "/other"
+			h.f.header.RequestHeader = headerOf(h.config) // without an event
+			h.message("ho")
+			h.openTurn()
+			h.request()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(t)
+			spoil(h)
+			f := &failure{}
+			func() {
+				defer func() { _ = recover() }()
+				checkLaws(f, workspace, h.events, nil)
+			}()
+			if f.text == "" || name != "I5" && !strings.HasPrefix(f.text, name) {
+				t.Errorf("the spoilt history gave %q", f.text)
+			}
+		})
+	}
+}
+
+type failure struct{ text string }
+
+func (f *failure) Helper() {}
+func (f *failure) Fatalf(format string, args ...any) {
+	f.text = fmt.Sprintf(format, args...)
+	panic(f.text)
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/agent/eventlog"
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// The laws hold for the real gate too: switches, messages, lost connections and restarts come
+// while requests and calls are under way.
+func TestLawsHoldInALivingSession(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			model := newEndpoint(t, func(n int, r chatRequest) reply {
+				if r.lastSaid().Role == "tool" && n%3 == 0 {
+					return reply{text: "done"}
+				}
+				hold := make(chan struct{})
+				time.AfterFunc(time.Duration(n%4)*time.Millisecond, func() { close(hold) })
+				return reply{text: "I try", calls: []chatCall{bash("a", "x"), {"b", "read", `{"path":"f"}`}}, hold: hold}
+			})
+			s := start(t, model, func(ctx context.Context, st wire.Start, write func([]byte)) wire.Exited {
+				write([]byte("x"))
+				select {
+				case <-ctx.Done():
+				case <-time.After(2 * time.Millisecond):
+				}
+				return wire.Exited{Cause: wire.Finished}
+			})
+			s.push(policy.ReadOnly)
+			for i := range 40 {
+				switch random.IntN(8) {
+				case 0, 1, 2, 3:
+					s.push(policy.Modes()[random.IntN(3)])
+				case 4, 5:
+					s.send(fmt.Sprintf("m%d", i), "go")
+				case 6:
+					s.rw.Hangup()
+				case 7:
+					if err := s.stop(); err != nil {
+						t.Fatal(err)
+					}
+					s.boot()
+					s.push(policy.Modes()[random.IntN(3)])
+				}
+				time.Sleep(time.Duration(random.IntN(5)) * time.Millisecond)
+			}
+			s.switchTo(policy.WorkspaceWrite)
+			s.say("last", "go")
+			if err := s.stop(); err != nil {
+				t.Fatal(err)
+			}
+			bodies := map[string][]byte{}
+			for _, r := range model.seen() {
+				sum := sha256.Sum256(r.raw)
+				bodies[hex.EncodeToString(sum[:])] = r.raw
+			}
+			events := s.events()
+			if _, err := eventlog.Verify(s.options.LogDir); err != nil {
+				t.Error(err)
+			}
+			checkLaws(t, "/workspace", events, bodies)
+		})
+	}
+}
+
+// A log that cannot be written ends the agent, and nothing starts any more.
+func TestALogThatCannotBeWritten(t *testing.T) {
+	started := make(chan string, 1)
+	model := newEndpoint(t, once(bash("c1", "sleep 1000")))
+	s := start(t, model, untilEnded(started))
+	s.mayFail = true
+	s.switchTo(policy.WorkspaceWrite)
+	s.mu.Lock()
+	err := s.log.Close()
+	s.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.desired.Messages = append(s.desired.Messages, wire.Message{UID: "m1", Content: "go"})
+	if _, _, err := s.SetDesired(t.Context(), s.desired); err == nil {
+		t.Error("a message was acknowledged that is not in the log")
+	}
+	if err := s.stop(); err == nil {
+		t.Error("the agent ended as if nothing had happened")
+	}
+	if n := len(model.seen()) + len(s.rw.Starts()); n != 0 {
+		t.Errorf("%d requests and calls came after it", n)
+	}
+}
+
+// A volume of another session is refused, and a turn has an end.
+func TestAVolumeOfAnotherSessionIsRefused(t *testing.T) {
+	model := newEndpoint(t, func(int, chatRequest) reply { return reply{text: "ok"} })
+	s := start(t, model, nil)
+	s.switchTo(policy.ReadOnly)
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.options.SessionUID = "another"
+	if _, err := New(s.options); err == nil || !strings.Contains(err.Error(), "belongs to session") {
+		t.Errorf("New() = %v", err)
+	}
+}
+
+func TestATurnTakesOnlySoManySteps(t *testing.T) {
+	model := newEndpoint(t, func(int, chatRequest) reply { return reply{calls: []chatCall{{"c", "none", `{}`}}} })
+	s := start(t, model, nil)
+	s.switchTo(policy.ReadOnly)
+	if got := s.say("m1", "go"); got.Reason != ReasonStepLimit || len(model.seen()) != MaxSteps {
+		t.Errorf("the turn ended with %+v after %d requests", got, len(model.seen()))
+	}
+}
+
+// An empty key file is a key that is missing; no file is an endpoint that wants none.
+func TestAnEmptyKeyFile(t *testing.T) {
+	model := newEndpoint(t, func(int, chatRequest) reply { return reply{text: "ok"} })
+	s := start(t, model, nil)
+	if err := os.WriteFile(filepath.Join(s.options.CtlDir, "apiKey"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.switchTo(policy.ReadOnly)
+	s.say("m1", "go")
+	if got := s.Observed(t.Context(), 0).Problems; len(got) != 1 || got[0].Reason != wire.ModelKeyMissing || len(model.seen()) != 0 {
+		t.Errorf("problems: %+v after %d requests", got, len(model.seen()))
+	}
+}
