@@ -232,7 +232,7 @@ func (c *active) exited(end call.End, err error) *wire.Exited {
 	}
 	e.Status, e.Signal = end.Status, end.Signal
 	if _, command := c.args.(*tool.Bash); !command {
-		e.Status, e.Denial = call.FileToolStatus(end.Status)
+		e.Status, e.Denial = call.FileToolStatus(end)
 	}
 	return e
 }

@@ -149,6 +149,29 @@ func TestCallsEndAlone(t *testing.T) {
 	}
 }
 
+// Two calls of one user, in the widest mode, are nothing to each other.
+func TestCallsCannotReachEachOther(t *testing.T) {
+	p := runnertest.NewPod(t, toolbox)
+	_, _, l := connect(t, p, wire.ToolsRW, danger, runnertest.Options{})
+	start(t, l, danger, `exec python3 -c '
+import os, socket
+s = socket.socket(socket.AF_UNIX); s.bind("\0other-call"); s.listen()
+open("victim", "w").write(str(os.getpid()))
+s.accept()'`)
+	awaitFile(t, p.Path("workspace/victim"))
+	r := call(t, l, danger, "bash", fmt.Sprintf(`{"command":%q}`, `pid=$(cat victim)
+kill -9 $pid && echo killed
+/toolbox/toolbox attempt ptrace $pid
+/toolbox/toolbox attempt memory $pid
+/toolbox/toolbox attempt environ $pid
+/toolbox/toolbox attempt prlimit $pid
+python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect("\0other-call")' 2>&1 | tail -1`))
+	want := "denied EPERM\ndenied EACCES\ndenied EACCES\ndenied EPERM\nPermissionError: [Errno 1] Operation not permitted\n"
+	if _, got, _ := strings.Cut(r.Output, "Operation not permitted\n"); got != want {
+		t.Errorf("the other call could be reached: %q, want %q", r.Output, want)
+	}
+}
+
 func TestAfterNarrowedNotAByteIsWritten(t *testing.T) {
 	p := runnertest.NewPod(t, toolbox)
 	c, _, l := connect(t, p, wire.ToolsRW, danger, runnertest.Options{})

@@ -7,10 +7,13 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// FileToolStatus reads the exit status of a file tool: what the agent is told, and
+// FileToolStatus reads how a file tool ended: the status that the agent is told, and
 // whether the sandbox denied what the tool was to do.
-func FileToolStatus(status int) (int, wire.Denial) {
-	switch status {
+func FileToolStatus(e End) (int, wire.Denial) {
+	if e.Signal != "" {
+		return 1, ""
+	}
+	switch e.Status {
 	case tools.StatusOK:
 		return 0, ""
 	case tools.StatusDeniedWrite:

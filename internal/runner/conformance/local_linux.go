@@ -46,7 +46,7 @@ func (l Local) Call(p policy.Profile, tool, arguments string) (Result, error) {
 	_ = r.Output.SetReadDeadline(time.Now().Add(time.Second))
 	res := Result{Exited: wire.Exited{Cause: wire.Finished, Status: end.Status, Signal: end.Signal, Processes: end.Processes}, Output: <-output}
 	if tool != "bash" {
-		res.Status, res.Denial = call.FileToolStatus(end.Status)
+		res.Status, res.Denial = call.FileToolStatus(end)
 	}
 	return res, nil
 }

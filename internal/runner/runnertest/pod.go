@@ -95,8 +95,8 @@ func (p *Pod) Start(t testing.TB, container string, o Options) *Container {
 	// The shell becomes the first process, and by exec the supervisor.
 	args := append([]string{"--pid", "--mount", "--ipc", "--net", "--uts", "--fork", "--propagation", "private",
 		"sh", "-eu", "-c", p.script(container, o), "sh"}, command...)
-	c := &Container{cmd: exec.Command("unshare", args...), done: make(chan struct{})}
-	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "SECRET_OF_THE_SUPERVISOR=must-not-be-inherited"}
+	c := &Container{cmd: exec.Command("/usr/bin/unshare", args...), done: make(chan struct{})}
+	c.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SECRET_OF_THE_SUPERVISOR=must-not-be-inherited"}
 	c.cmd.Stderr = c
 	c.cmd.Stdout = c
 	if err := c.cmd.Start(); err != nil {

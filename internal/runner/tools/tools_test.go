@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 func use(t *testing.T, workspace, name string, args map[string]any) (string, int) {
@@ -161,6 +162,43 @@ func TestWrite(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(ws, ".*"))
 	if diff := cmp.Diff([]string(nil), names); diff != "" || err != nil {
 		t.Errorf("left behind (%v):\n%s", err, diff)
+	}
+}
+
+// Looking where a path leads and then writing there would lose against this.
+func TestWriteAgainstASwapper(t *testing.T) {
+	ws, other := t.TempDir(), t.TempDir()
+	put(t, filepath.Join(other, "file"), "outside")
+	put(t, filepath.Join(ws, "dir", "file"), "inside")
+	must(t, os.Symlink(other, filepath.Join(ws, "trap")))
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(ws, "dir"), unix.AT_FDCWD, filepath.Join(ws, "trap"), unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	written := 0
+	for range 3000 {
+		if _, status := use(t, ws, "write", map[string]any{"path": "dir/file", "content": "new"}); status == StatusOK {
+			written++
+		}
+	}
+	close(stop)
+	<-stopped
+	if b, err := os.ReadFile(filepath.Join(other, "file")); err != nil || string(b) != "outside" {
+		t.Errorf("the file outside has %q (%v)", b, err)
+	}
+	if names, err := os.ReadDir(other); err != nil || len(names) != 1 {
+		t.Errorf("%d files are outside (%v), want 1", len(names), err)
+	}
+	if written == 0 {
+		t.Error("not one write came through: nothing was tried")
 	}
 }
 
