@@ -9,23 +9,30 @@ import (
 
 // The event types. The payload of each is the struct of the same name.
 const (
-	TypeSessionStart     Type = "session/start"
-	TypeBoot             Type = "boot"
-	TypePolicyApplied    Type = "policy/applied"
-	TypeMessageReceived  Type = "message/received"
-	TypeUserMessage      Type = "user/message"
-	TypeContextSnapshot  Type = "context/snapshot"
-	TypeTurnStart        Type = "turn/start"
-	TypeStepStart        Type = "step/start"
-	TypeRequestHeader    Type = "request/header"
-	TypeRequestSent      Type = "request/sent"
-	TypeAssistantMessage Type = "assistant/message"
-	TypeToolCall         Type = "tool/call"
-	TypeToolStart        Type = "tool/start"
-	TypeToolResult       Type = "tool/result"
-	TypeStepEnd          Type = "step/end"
-	TypeTurnEnd          Type = "turn/end"
-	TypeSessionEnd       Type = "session/end"
+	TypeSessionStart      Type = "session/start"
+	TypeBoot              Type = "boot"
+	TypePolicyApplied     Type = "policy/applied"
+	TypeMessageReceived   Type = "message/received"
+	TypeUserMessage       Type = "user/message"
+	TypeContextSnapshot   Type = "context/snapshot"
+	TypeTurnStart         Type = "turn/start"
+	TypeStepStart         Type = "step/start"
+	TypeRequestHeader     Type = "request/header"
+	TypeRequestSent       Type = "request/sent"
+	TypeAssistantMessage  Type = "assistant/message"
+	TypeToolCall          Type = "tool/call"
+	TypeToolStart         Type = "tool/start"
+	TypeToolResult        Type = "tool/result"
+	TypeRetry             Type = "retry"
+	TypeLeaseExpired      Type = "lease/expired"
+	TypeLeaseRenewed      Type = "lease/renewed"
+	TypeApprovalRequested Type = "approval/requested"
+	TypeApprovalDecided   Type = "approval/decided"
+	TypeGrantUsed         Type = "grant/used"
+	TypeCompaction        Type = "compaction"
+	TypeStepEnd           Type = "step/end"
+	TypeTurnEnd           Type = "turn/end"
+	TypeSessionEnd        Type = "session/end"
 )
 
 // SessionStart is the first event of a session.
@@ -154,8 +161,11 @@ type AssistantMessage struct {
 	Content   string      `json:"content"`
 	Reasoning string      `json:"reasoning,omitempty"`
 	ToolCalls []ModelCall `json:"toolCalls,omitempty"`
-	Finish    string      `json:"finish"`
-	Usage     Usage       `json:"usage"`
+	// ReasoningState is what the provider that gave the answer wants back with its
+	// reasoning, such as signatures, in that provider's own form.
+	ReasoningState json.RawMessage `json:"reasoningState,omitempty"`
+	Finish         string          `json:"finish"`
+	Usage          Usage           `json:"usage"`
 }
 
 // ToolCall says that a call was taken up from the answer. From here on it needs a result.

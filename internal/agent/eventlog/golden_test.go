@@ -13,15 +13,18 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/show.golden from what the code does now (the v1 segments are never rewritten)")
 
-// payloads has one value of each event type, with every field set, in the order of the golden log.
-var payloads = []struct {
+type payload struct {
 	typ  Type
 	data any
-}{
+}
+
+// payloads has one value of each event type, with every field set, in the order of the golden log.
+var payloads = []payload{
 	{TypeSessionStart, SessionStart{SessionUID: "7d1e", Namespace: "team", Name: "fix-build", Config: json.RawMessage(`{"prompt":"fix the build"}`)}},
 	{TypeBoot, Boot{Boot: 1, PodUID: "0b5f", Incarnation: "i1", AgentVersion: "v0.1.0", Cut: &Cut{File: "f", Line: 3, Bytes: 17, Why: "w"}}},
 	{TypePolicyApplied, PolicyApplied{Policy: "{\"mode\": \"read-only\"}", Digest: "d1", Stamp: json.RawMessage(`{"generation":1}`), Cause: CauseStart, Epoch: 1, Killed: 2}},
@@ -42,6 +45,18 @@ var payloads = []struct {
 	{TypeSessionEnd, SessionEnd{Reason: "Stopped", Message: "asked to"}},
 }
 
+// later are the types that came after the first golden log. They have one of their own.
+var later = []payload{
+	{TypeAssistantMessage, AssistantMessage{Turn: 1, Step: 1, Reasoning: "hm", ReasoningState: json.RawMessage(`[{"type":"thinking","bytes":2,"signature":"s"}]`), Finish: "stop"}},
+	{TypeRetry, Retry{Turn: 1, Step: 1, Attempt: 1, Reason: "ModelRateLimited", Message: "slow down", DelayMillis: 500}},
+	{TypeLeaseExpired, LeaseExpired{Epoch: 2, Killed: 1}},
+	{TypeLeaseRenewed, LeaseRenewed{Epoch: 3}},
+	{TypeApprovalRequested, ApprovalRequested{ID: "a1", CallID: "1.1.1", Permissions: "workspace-write", Justification: "to fix it", Profile: json.RawMessage(`{"mode":"workspace-write"}`), ExpiresAt: time.Date(2026, 1, 2, 3, 14, 0, 0, time.UTC)}},
+	{TypeApprovalDecided, ApprovalDecided{ID: "a1", Decision: DecisionGranted, By: "ann", Message: "once"}},
+	{TypeGrantUsed, GrantUsed{ID: "a1", CallID: "1.1.1", Epoch: 3, Profile: json.RawMessage(`{"mode":"workspace-write"}`)}},
+	{TypeCompaction, Compaction{UpTo: 7, Summary: "so far", Cut: []string{"1.1.1"}, Cause: "window", Usage: Usage{Input: 9, Output: 3}}},
+}
+
 const goldenHead = "e8483f283e0316ae1b236785ed0a467b30fb77f06afeb8337607eeb73babe23a"
 
 // The segments of version 1 are read for ever: the chain, every payload, and a
@@ -54,8 +69,45 @@ func TestGoldenV1(t *testing.T) {
 	if report.Events != uint64(len(payloads)) || report.Head.Digest != goldenHead || len(report.Segments) != 2 || report.Segments[0].Ignored == 0 {
 		t.Errorf("Verify() = %+v, want %d events in 2 segments up to %s, with a stale line ignored", report, len(payloads), goldenHead)
 	}
+	wantPayloads(t, "testdata/v1", payloads)
+}
+
+// The types that came later are read for ever too.
+func TestGoldenV1Later(t *testing.T) {
+	if _, err := os.Stat("testdata/v1-later"); *update && errors.Is(err, fs.ErrNotExist) {
+		writeLater(t, "testdata/v1-later")
+	}
+	wantPayloads(t, "testdata/v1-later", later)
+	dir := t.TempDir()
+	writeLater(t, dir)
+	want, got := mustRead(t, segments(t, "testdata/v1-later")[0]), mustRead(t, segments(t, dir)[0])
+	if !bytes.Equal(want, got) {
+		t.Errorf("today's writer gives\n%s\nwant\n%s", got, want)
+	}
+}
+
+func writeLater(t *testing.T, dir string) {
+	t.Helper()
+	o := testOptions()
+	o.Rand = strings.NewReader("\x00\x01\x02\x03\x04\x05\x06\x07")
+	l, _, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range later {
+		if _, err := l.AppendSync(p.typ, p.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantPayloads(t *testing.T, dir string, payloads []payload) {
+	t.Helper()
 	i := 0
-	for e, err := range Read("testdata/v1") {
+	for e, err := range Read(dir) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,6 +120,9 @@ func TestGoldenV1(t *testing.T) {
 			t.Errorf("event %d is %s %+v\nwant %s %+v", e.Seq, e.Type, got.Elem(), want.typ, want.data)
 		}
 		i++
+	}
+	if i != len(payloads) {
+		t.Errorf("%d events, want %d", i, len(payloads))
 	}
 }
 
@@ -140,13 +195,15 @@ func TestShow(t *testing.T) {
 	if bytes.ContainsRune(out.Bytes(), '\x1b') {
 		t.Error("an escape sequence got through")
 	}
-	for _, p := range payloads {
+	types := map[Type]bool{}
+	for _, p := range append(payloads[:len(payloads):len(payloads)], later...) {
+		types[p.typ] = true
 		if _, known := summaries[p.typ]; known == (p.typ == "future/event") {
 			t.Errorf("type %s: summary %v", p.typ, known)
 		}
 	}
-	if len(summaries) != len(payloads)-1 {
-		t.Errorf("%d summaries for %d payloads", len(summaries), len(payloads)-1)
+	if len(summaries) != len(types)-1 {
+		t.Errorf("%d summaries for %d types", len(summaries), len(types)-1)
 	}
 }
 

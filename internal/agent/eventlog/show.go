@@ -92,6 +92,25 @@ var summaries = map[Type]func(Event) (line, block string, err error){
 		}
 		return line, d.Text
 	}),
+	TypeRetry: summary(func(d Retry) (string, string) {
+		return fmt.Sprintf("step %d.%d attempt %d: %s, again in %d ms", d.Turn, d.Step, d.Attempt, d.Reason, d.DelayMillis), d.Message
+	}),
+	TypeLeaseExpired: summary(func(d LeaseExpired) (string, string) {
+		return fmt.Sprintf("epoch %d, %d killed", d.Epoch, d.Killed), ""
+	}),
+	TypeLeaseRenewed: summary(func(d LeaseRenewed) (string, string) { return fmt.Sprintf("epoch %d", d.Epoch), "" }),
+	TypeApprovalRequested: summary(func(d ApprovalRequested) (string, string) {
+		return fmt.Sprintf("%s for %s: %s", d.ID, d.CallID, d.Permissions), d.Justification
+	}),
+	TypeApprovalDecided: summary(func(d ApprovalDecided) (string, string) {
+		return d.ID + " " + d.Decision + from(d.By), d.Message
+	}),
+	TypeGrantUsed: summary(func(d GrantUsed) (string, string) {
+		return fmt.Sprintf("%s by %s epoch %d %s", d.ID, d.CallID, d.Epoch, d.Profile), ""
+	}),
+	TypeCompaction: summary(func(d Compaction) (string, string) {
+		return fmt.Sprintf("up to event %d (%s), %d results cut", d.UpTo, d.Cause, len(d.Cut)), d.Summary
+	}),
 	TypeStepEnd:    summary(func(d StepEnd) (string, string) { return fmt.Sprintf("step %d.%d", d.Turn, d.Step), "" }),
 	TypeTurnEnd:    summary(func(d TurnEnd) (string, string) { return fmt.Sprintf("turn %d: %s", d.Turn, d.Reason), d.Message }),
 	TypeSessionEnd: summary(func(d SessionEnd) (string, string) { return d.Reason, d.Message }),

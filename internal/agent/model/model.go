@@ -74,10 +74,12 @@ const (
 
 // Message is one entry of the transcript.
 type Message struct {
-	Role      Role       `json:"role"`
-	Content   string     `json:"content"`
-	Reasoning string     `json:"reasoning,omitempty"` // of Assistant
-	ToolCalls []ToolCall `json:"toolCalls,omitempty"` // of Assistant
+	Role      Role   `json:"role"`
+	Content   string `json:"content"`
+	Reasoning string `json:"reasoning,omitempty"` // of Assistant
+	// ReasoningState is the Answer's, handed back unread.
+	ReasoningState json.RawMessage `json:"reasoningState,omitempty"` // of Assistant
+	ToolCalls      []ToolCall      `json:"toolCalls,omitempty"`      // of Assistant
 	// ToolCallID names the call that a Tool message answers.
 	ToolCallID string `json:"toolCallID,omitempty"`
 }
@@ -134,9 +136,12 @@ const (
 type Answer struct {
 	Content   string
 	Reasoning string
-	ToolCalls []ToolCall
-	Finish    Finish
-	Usage     Usage
+	// ReasoningState is what the provider wants back with the reasoning in later
+	// requests: its own JSON, or nil. It is kept and passed on, never looked into.
+	ReasoningState json.RawMessage
+	ToolCalls      []ToolCall
+	Finish         Finish
+	Usage          Usage
 }
 
 // Usage counts tokens in buckets that do not overlap: the prompt was Input plus

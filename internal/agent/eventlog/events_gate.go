@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eventlog
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Retry says that an attempt of a step got no answer and that another follows.
+type Retry struct {
+	Turn    int `json:"turn"`
+	Step    int `json:"step"`
+	Attempt int `json:"attempt"` // the one that failed, from 1
+	// Reason is one word for programs, Message a sentence for people.
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// DelayMillis is the wait before the next attempt.
+	DelayMillis int64 `json:"delayMillis"`
+}
+
+// LeaseExpired says that the controller was not heard in time: no call starts
+// until the lease is renewed.
+type LeaseExpired struct {
+	Epoch  uint64 `json:"epoch"`
+	Killed int    `json:"killed,omitempty"` // processes ended by it
+}
+
+// LeaseRenewed says that calls may start again.
+type LeaseRenewed struct {
+	Epoch uint64 `json:"epoch"`
+}
+
+// ApprovalRequested says that a call waits for a person. It stays open under its ID
+// over restarts.
+type ApprovalRequested struct {
+	ID     string `json:"id"`
+	CallID string `json:"callID"`
+	// Permissions is what the call asks for, Justification the model's own words.
+	Permissions   string `json:"permissions"`
+	Justification string `json:"justification,omitempty"`
+	// Profile is what a grant would let the call run under, unparsed.
+	Profile json.RawMessage `json:"profile,omitempty"`
+	// ExpiresAt is when silence becomes a denial.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+}
+
+// The decisions of an ApprovalDecided.
+const (
+	DecisionGranted = "granted"
+	DecisionDenied  = "denied"
+	DecisionExpired = "expired" // nobody answered in time
+)
+
+// ApprovalDecided ends an ApprovalRequested.
+type ApprovalDecided struct {
+	ID       string `json:"id"`
+	Decision string `json:"decision"`
+	By       string `json:"by,omitempty"`
+	Message  string `json:"message,omitempty"`
+}
+
+// GrantUsed is committed before the one call that a grant is for may start. A
+// grant that it names is spent, whatever becomes of the call.
+type GrantUsed struct {
+	ID     string `json:"id"` // of the ApprovalRequested
+	CallID string `json:"callID"`
+	Epoch  uint64 `json:"epoch"`
+	// Profile is what the call runs under, unparsed.
+	Profile json.RawMessage `json:"profile,omitempty"`
+}
+
+// Compaction replaces the oldest part of the transcript.
+type Compaction struct {
+	// UpTo is the last event whose messages it replaces.
+	UpTo uint64 `json:"upTo"`
+	// Summary stands for them; empty when only results were cut.
+	Summary string `json:"summary,omitempty"`
+	// Cut names the calls whose results are shortened from here on.
+	Cut   []string `json:"cut,omitempty"`
+	Cause string   `json:"cause"` // what made it due
+	Usage Usage    `json:"usage"`
+}
