@@ -15,7 +15,8 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// +kubebuilder:rbac:groups=agentsession.dev,resources=sessionmessages,verbs=patch
+// Setting an owner needs, where that is enforced, the right to delete what is owned.
+// +kubebuilder:rbac:groups=agentsession.dev,resources=sessionmessages,verbs=patch;delete
 // +kubebuilder:rbac:groups=agentsession.dev,resources=sessionmessages/status,verbs=patch
 
 // tellSenders writes into each message what became of it, in the order of delivery.

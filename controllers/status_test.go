@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/link"
+	"github.com/agentsession-dev/operator/controllers/podspec"
+	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// settled is the world of a session that runs in workspace-write, generation 2.
+func settled() *world {
+	s := &v1alpha1.AgentSession{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "fix-build", UID: "s-1", Generation: 2, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
+	}}
+	s.Spec.Sandbox = v1alpha1.Sandbox{Mode: v1alpha1.ModeWorkspaceWrite, Network: v1alpha1.NetworkNone}
+	s.Spec.Approval.Policy = v1alpha1.ApprovalNever
+	s.Status.StartTime = new(metav1.NewTime(noon.Add(-time.Hour)))
+	class := &v1alpha1.AgentSessionClass{ObjectMeta: metav1.ObjectMeta{Name: "standard", UID: "c-1", Generation: 1}}
+	class.Spec.Ceiling = v1alpha1.Ceiling{MaxMode: v1alpha1.ModeDangerFullAccess}
+	class.Spec.Model.DefaultName = "deepseek-chat"
+	w := &world{now: noon, session: s, class: class, pod: builtPod(s, class)}
+	w.resolve()
+	full := wire.Enforcement{Level: wire.LevelFull, LandlockABI: 7, Layers: []string{"landlock", "seccomp"}}
+	w.observation.Observed = &wire.Observed{
+		Activity:   wire.Activity{State: wire.Idle},
+		Containers: []wire.Container{{Name: wire.ToolsRO, Connected: true, Report: full}, {Name: wire.ToolsRW, Connected: true, Report: full}},
+		Applied:    &wire.Applied{Digest: w.policy.document.Digest, Stamp: w.policy.stamp, Seq: 8, SnapshotSeq: 9, Killed: 1, Time: noon},
+		Log:        wire.LogHead{Seq: 9, Digest: "aa"},
+		Usage:      wire.Usage{Input: 100, CachedInput: 300, Output: 50},
+	}
+	return w
+}
+
+// builtPod is the pod as podspec builds it, with all its containers running.
+func builtPod(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass) *corev1.Pod {
+	p, err := podspec.Typed[corev1.Pod](podspec.Pod(podspec.Input{Session: s, Class: class, AgentImage: "agent:1", Incarnation: "i-1", CAHash: "00"}))
+	if err != nil {
+		panic(err)
+	}
+	p.UID, p.Spec.NodeName, p.CreationTimestamp = "p-1", "node-1", s.CreationTimestamp
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: "10.0.0.9",
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: podspec.AgentContainer, State: running()}},
+		ContainerStatuses:     []corev1.ContainerStatus{{Name: wire.ToolsRO, State: running()}, {Name: wire.ToolsRW, State: running()}},
+	}
+	return p
+}
+
+func running() corev1.ContainerState {
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+}
+
+func waiting(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+func TestConditions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		want   []string // condition=status/reason, of those that matter
+		says   string   // part of Ready's message
+	}{
+		"all is well": {
+			func(*world) {},
+			[]string{"Ready=True/Running", "Accepted=True/Accepted", "RunnerReady=True/RunnerReady", "Enforced=True/Enforced",
+				"ModeApplied=True/Applied", "Active=False/WaitingForInput", "Completed=False/Running", "Stalled=False/None"},
+			"workspace-write",
+		},
+		"a new generation waits for the agent although the policy is the same": {
+			func(w *world) { w.session.Generation = 3; w.resolve() },
+			[]string{"Ready=False/Pending", "ModeApplied=False/Pending", "RunnerReady=True/RunnerReady"}, "",
+		},
+		"a later generation that the agent confirmed counts": {
+			func(w *world) { w.observation.Observed.Applied.Stamp.SessionGeneration = 5 },
+			[]string{"ModeApplied=True/Applied"}, "",
+		},
+		"another session's stamp counts for nothing": {
+			func(w *world) { w.observation.Observed.Applied.Stamp.SessionUID = "s-0" },
+			[]string{"ModeApplied=False/Pending"}, "",
+		},
+		"a container that has not confirmed drains": {
+			func(w *world) { w.observation.Observed.Unconfirmed = []string{wire.ToolsRW} },
+			[]string{"Ready=False/Draining", "ModeApplied=False/Draining"}, "",
+		},
+		"a clamped mode is applied and says what was asked": {
+			func(w *world) {
+				w.class.Spec.Ceiling.MaxMode = v1alpha1.ModeReadOnly
+				w.resolve()
+				w.observation.Observed.Applied.Digest = w.policy.document.Digest
+			},
+			[]string{"Ready=True/Running", "ModeApplied=True/Clamped"}, "read-only",
+		},
+		"an agent with a newer policy": {
+			func(w *world) { w.observation.Refused = &policy.Stamp{} },
+			[]string{"ModeApplied=False/PolicyOlder"}, "",
+		},
+		"a missing class": {
+			func(w *world) {
+				w.class, w.noClass = nil, refuse(v1alpha1.ReasonClassNotFound, "it does not exist")
+				w.resolve()
+			},
+			[]string{"Ready=False/ClassNotFound", "Accepted=False/ClassNotFound", "ModeApplied=False/NotAccepted", "Stalled=True/ClassNotFound"}, "does not exist",
+		},
+		"no pod yet": {
+			func(w *world) { w.pod, w.session.Status.StartTime, w.observation = nil, nil, link.Observation{} },
+			[]string{"Ready=False/PodPending", "Enforced=False/AwaitingProbe", "ModeApplied=False/Pending", "Stalled=False/None"}, "",
+		},
+		"a refused pod": {
+			func(w *world) {
+				w.pod, w.session.Status.StartTime, w.observation = nil, nil, link.Observation{}
+				w.podRefused = refuse(v1alpha1.ReasonPodRejected, "exceeded quota")
+			},
+			[]string{"Ready=False/PodRejected", "Stalled=True/PodRejected"}, "exceeded quota",
+		},
+		"a foreign pod with our name": {
+			func(w *world) {
+				w.pod, w.foreign, w.session.Status.StartTime = nil, true, nil
+				w.observation = link.Observation{}
+			},
+			[]string{"Ready=False/NameTaken", "Stalled=True/NameTaken", "Completed=False/Running"}, "remove it yourself",
+		},
+		"the pod was deleted": {
+			func(w *world) { w.pod = nil },
+			[]string{"Ready=False/StateLost", "Completed=True/StateLost", "RunnerReady=False/StateLost", "Stalled=True/StateLost", "Active=False/StateLost"}, "Create a new session",
+		},
+		"the pod was evicted": {
+			func(w *world) { w.pod.Status.Phase, w.pod.Status.Reason = corev1.PodFailed, "Evicted" },
+			[]string{"Completed=True/StateLost"}, "Evicted",
+		},
+		"the agent found no log": {
+			func(w *world) {
+				w.observation.Observed.Problems = []wire.Problem{{Reason: wire.StateLost, Message: "the log is empty"}}
+			},
+			[]string{"Completed=True/StateLost"}, "the log is empty",
+		},
+		"the pod goes away": {
+			func(w *world) { w.pod.DeletionTimestamp = new(metav1.NewTime(noon)) },
+			[]string{"Ready=False/PodTerminating", "RunnerReady=False/PodTerminating", "ModeApplied=False/Pending", "Completed=False/Running"}, "",
+		},
+		"an image cannot be pulled": {
+			func(w *world) {
+				w.pod.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: wire.ToolsRO, Image: "tools:x",
+					State: waiting("ImagePullBackOff", `Back-off pulling image "tools:x": ErrImagePull: not found`)}
+			},
+			[]string{"Ready=False/ImagePullFailed", "Stalled=False/None"}, `"tools:x" of container tools-ro cannot be pulled: not found`,
+		},
+		"a container keeps ending": {
+			func(w *world) {
+				w.pod.Status.InitContainerStatuses[0] = corev1.ContainerStatus{Name: "agent", State: waiting("CrashLoopBackOff", "back-off 40s"),
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}}
+			},
+			[]string{"RunnerReady=False/ContainerFailed"}, "exit code 3",
+		},
+		"the pod fits on no node": {
+			func(w *world) {
+				w.pod.Status = corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available"}}}
+				w.session.Status.StartTime, w.observation = nil, link.Observation{}
+			},
+			[]string{"RunnerReady=False/PodPending"}, "0/1 nodes",
+		},
+		"the agent does not answer": {
+			func(w *world) { w.observation.Unreachable, w.observation.Trouble = true, "no answer in time" },
+			[]string{"Ready=False/RunnerUnreachable", "ModeApplied=False/RunnerUnreachable", "Active=False/Paused"}, "no answer in time",
+		},
+		"the node does not report either": {
+			func(w *world) {
+				w.observation.Unreachable = true
+				w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
+			},
+			[]string{"RunnerReady=False/NodeLost"}, "node-1",
+		},
+		"the model's key is missing": {
+			func(w *world) {
+				w.observation.Observed.Problems = []wire.Problem{{Reason: wire.ModelKeyMissing, Message: "no key in Secret deepseek"}}
+			},
+			[]string{"Ready=False/ModelKeyMissing", "RunnerReady=False/ModelKeyMissing", "Stalled=True/ModelKeyMissing"}, "deepseek",
+		},
+		"the model does not answer": {
+			func(w *world) {
+				w.observation.Observed.Problems = []wire.Problem{{Reason: wire.ModelUnavailable, Message: "connection refused"}}
+			},
+			[]string{"Ready=False/ModelUnavailable", "RunnerReady=True/RunnerReady", "ModeApplied=True/Applied", "Active=False/ModelUnavailable", "Stalled=False/None"}, "connection refused",
+		},
+		"a tools container is away": {
+			func(w *world) {
+				w.observation.Observed.Containers[1].Connected = false
+				w.observation.Observed.Problems = []wire.Problem{{Reason: wire.ToolsUnreachable, Message: "tools-rw is away"}}
+			},
+			[]string{"Ready=False/ToolsUnreachable", "Enforced=False/AwaitingProbe"}, "tools-rw",
+		},
+		"the kernel cannot enforce": {
+			func(w *world) {
+				w.observation.Observed.Containers[1].Report = wire.Enforcement{Level: wire.LevelMount}
+			},
+			[]string{"Ready=False/LandlockUnavailable", "Enforced=False/LandlockUnavailable", "ModeApplied=False/NotEnforced", "Stalled=True/LandlockUnavailable"}, "",
+		},
+		"a turn runs": {
+			func(w *world) { w.observation.Observed.Activity.State = wire.InTurn },
+			[]string{"Ready=True/Running", "Active=True/InTurn"}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := settled()
+			tc.change(w)
+			status := statusOf(w)
+			var got []string
+			for _, c := range tc.want {
+				kind, _, _ := strings.Cut(c, "=")
+				if f := meta.FindStatusCondition(status.Conditions, kind); f != nil {
+					got = append(got, kind+"="+string(f.Status)+"/"+f.Reason)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); !strings.Contains(ready.Message, tc.says) {
+				t.Errorf("Ready says %q, want %q in it", ready.Message, tc.says)
+			}
+			checkStatus(t, w, status)
+		})
+	}
+}
+
+// checkStatus holds of every status, whatever the world.
+func checkStatus(t *testing.T, w *world, status v1alpha1.AgentSessionStatus) {
+	t.Helper()
+	if status.ObservedGeneration != w.session.Generation || len(status.Conditions) != 8 {
+		t.Errorf("observedGeneration %d, %d conditions", status.ObservedGeneration, len(status.Conditions))
+	}
+	for _, c := range status.Conditions {
+		if c.ObservedGeneration != w.session.Generation || c.Reason == "" || c.Message == "" || len(c.Message) > 4096 || c.LastTransitionTime.IsZero() {
+			t.Errorf("condition is not whole: %+v", c)
+		}
+	}
+	if isTrue(status.Conditions, v1alpha1.ConditionCompleted) && (isTrue(status.Conditions, v1alpha1.ConditionRunnerReady) || isTrue(status.Conditions, v1alpha1.ConditionReady)) {
+		t.Error("completed and ready at once")
+	}
+	if isTrue(status.Conditions, v1alpha1.ConditionReady) && !isTrue(status.Conditions, v1alpha1.ConditionModeApplied) {
+		t.Error("ready although the mode is not applied")
+	}
+	if diff := cmp.Diff(status, statusOf(w)); diff != "" {
+		t.Errorf("the same world gives two statuses:\n%s", diff)
+	}
+	// Written and read again, the status must stay: else each write causes the next.
+	again := *w
+	again.session = w.session.DeepCopy()
+	again.session.Status = status
+	again.now = w.now.Add(time.Hour)
+	if next := statusOf(&again); compare(status, next) != unchanged && w.started() == again.started() {
+		t.Errorf("an unchanged world changes the status:\n%s", cmp.Diff(status, next))
+	}
+}
+
+func TestObservedFields(t *testing.T) {
+	got := statusOf(settled())
+	if diff := cmp.Diff(&v1alpha1.UsageStatus{InputTokens: 100, CachedInputTokens: 300, OutputTokens: 50, TotalTokens: 450, CachedPercent: 75}, got.Usage); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+	want := &v1alpha1.AppliedStatus{Mode: "workspace-write", Network: "none", Approval: "never", Digest: got.Policy.Digest, Generation: 2,
+		Time: metav1.NewTime(noon), SnapshotSeq: 9, KilledProcesses: 1}
+	if diff := cmp.Diff(want, got.Applied); diff != "" {
+		t.Errorf("applied (-want +got):\n%s", diff)
+	}
+	if got.Enforcement.Level != v1alpha1.EnforcementFull || got.NodeName != "node-1" || got.Model != "deepseek-chat" || got.ClassName != "standard" {
+		t.Errorf("status %+v", got)
+	}
+}
+
+func TestADigestOfNoPolicyIsNotBelieved(t *testing.T) {
+	w := settled()
+	w.observation.Observed.Applied.Digest = "made-up"
+	if got := statusOf(w); got.Applied != nil || isTrue(got.Conditions, v1alpha1.ConditionModeApplied) {
+		t.Errorf("applied %+v", got.Applied)
+	}
+}
+
+func TestRejectKeepsThePolicyThatTheSessionHas(t *testing.T) {
+	w := settled()
+	w.session.Status = statusOf(w)
+	w.session.Spec.Sandbox.Mode, w.session.Generation = v1alpha1.ModeDangerFullAccess, 3
+	w.class.Spec.Ceiling = v1alpha1.Ceiling{MaxMode: v1alpha1.ModeWorkspaceWrite, OnExceed: v1alpha1.OnExceedReject}
+	w.resolve()
+	if w.refused == nil || w.refused.reason != v1alpha1.ReasonModeNotPermitted || w.policy.document.Policy.Mode != policy.WorkspaceWrite {
+		t.Fatalf("refused %+v, policy %+v; want workspace-write kept", w.refused, w.policy)
+	}
+	w.class.Spec.Ceiling.MaxMode = v1alpha1.ModeReadOnly
+	w.resolve()
+	if w.policy.document.Policy.Mode != policy.ReadOnly {
+		t.Errorf("the kept policy is %s although the ceiling is read-only", w.policy.document.Policy.Mode)
+	}
+	w.session.Status.Policy, w.session.Status.StartTime, w.pod = nil, nil, nil
+	w.resolve()
+	if plan, _ := planPod(w); w.policy != nil || plan != leavePod {
+		t.Errorf("a session that was never accepted has policy %+v and plan %d", w.policy, plan)
+	}
+}
+
+func TestARaisedClassDoesNotWidenAPodThatCannotWrite(t *testing.T) {
+	w := settled()
+	low := w.class.DeepCopy()
+	low.Spec.Ceiling.MaxMode = v1alpha1.ModeReadOnly
+	w.pod = builtPod(w.session, low)
+	w.resolve()
+	if w.policy.document.Policy.Mode != policy.ReadOnly || len(w.policy.clamps) != 1 {
+		t.Errorf("policy %+v, clamps %+v; want read-only and a clamp", w.policy.document.Policy, w.policy.clamps)
+	}
+}
+
+func TestModelChoice(t *testing.T) {
+	w := settled()
+	w.session.Spec.Model = &v1alpha1.ModelChoice{Name: "gpt-x"}
+	w.session.Status.StartTime = nil
+	w.resolve()
+	if w.refused == nil || w.refused.reason != v1alpha1.ReasonModelNotAllowed || !strings.Contains(w.refused.message, "deepseek-chat") {
+		t.Fatalf("refused %+v, want ModelNotAllowed naming what is allowed", w.refused)
+	}
+	w.class.Spec.Model.AllowedNames = []string{"gpt-x"}
+	w.resolve()
+	if w.refused != nil || w.policy.model != "gpt-x" {
+		t.Errorf("refused %+v although the class allows it", w.refused)
+	}
+}
+
+func TestPodPlan(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		want   podPlan
+	}{
+		"none yet":                         {func(w *world) { w.pod, w.session.Status.StartTime = nil, nil }, createPod},
+		"lost after it was told something": {func(w *world) { w.pod = nil }, leavePod},
+		"running":                          {func(*world) {}, leavePod},
+		"foreign":                          {func(w *world) { w.pod, w.foreign, w.session.Status.StartTime = nil, true, nil }, leavePod},
+		"going away before it started": {func(w *world) {
+			w.session.Status.StartTime, w.pod.DeletionTimestamp = nil, new(metav1.NewTime(noon))
+		}, leavePod},
+		"refused by the kubelet": {func(w *world) { w.session.Status.StartTime, w.pod.Status.Phase = nil, corev1.PodFailed }, removePod},
+		"refused just now": {func(w *world) {
+			w.session.Status.StartTime, w.pod.Status.Phase, w.pod.CreationTimestamp = nil, corev1.PodFailed, metav1.NewTime(noon)
+		}, leavePod},
+		"finished, and still running": {func(w *world) {
+			meta.SetStatusCondition(&w.session.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionCompleted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStateLost})
+		}, removePod},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := settled()
+			tc.change(w)
+			if got, _ := planPod(w); got != tc.want {
+				t.Errorf("planPod() = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMessagesKeepTheirOrderAndTheWindow(t *testing.T) {
+	var all []v1alpha1.SessionMessage
+	for i := range 60 {
+		m := v1alpha1.SessionMessage{}
+		m.Spec.Content = strings.Repeat("x", i+1)
+		if i < 5 {
+			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDelivered, Status: metav1.ConditionTrue})
+		}
+		if i < 2 {
+			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAnswered, Status: metav1.ConditionTrue})
+		}
+		all = append(all, m)
+	}
+	got := undelivered(all)
+	if len(got) != messageWindow-3 || len(got[0].Content) != 6 || len(got[len(got)-1].Content) != messageWindow+2 {
+		t.Errorf("%d messages from %d to %d", len(got), len(got[0].Content), len(got[len(got)-1].Content))
+	}
+}
+
+func TestCompareTellsCountersFromTheRest(t *testing.T) {
+	w := settled()
+	before := statusOf(w)
+	w.observation.Observed.Usage.Output++
+	w.observation.Observed.Log.Seq++
+	w.observation.Observed.Activity.Steps++
+	if got := compare(before, statusOf(w)); got != countersOnly {
+		t.Errorf("compare() = %d, want counters only", got)
+	}
+	w.observation.Observed.Activity.State = wire.InTurn
+	if got := compare(before, statusOf(w)); got != changedMore {
+		t.Errorf("compare() = %d, want more", got)
+	}
+}
