@@ -76,7 +76,10 @@ type endpoint struct {
 func newEndpoint(t *testing.T, answer func(n int, r chatRequest) reply) *endpoint {
 	e := &endpoint{}
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		raw, _ := io.ReadAll(r.Body)
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // cancelled before it had arrived
+		}
 		request := chatRequest{raw: raw}
 		if err := json.Unmarshal(raw, &request); err != nil {
 			t.Errorf("the request is no JSON: %v", err)

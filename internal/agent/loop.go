@@ -37,7 +37,7 @@ func (a *Agent) openTurn() (context.Context, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	err := a.awaitLocked(a.root, func() bool {
-		return a.readyLocked() && (a.stopping || a.f.ended || a.f.next() >= 0)
+		return a.stopping || a.f.ended || a.readyLocked() && a.f.next() >= 0
 	})
 	if err != nil {
 		return nil, err

@@ -91,7 +91,8 @@ func (f *fold) planRequest(p model.Prepared, snapshot uint64) entry {
 // planAnswer writes an answer down and takes up its calls.
 func (f *fold) planAnswer(a model.Answer) []entry {
 	m := eventlog.AssistantMessage{
-		Turn: f.turn.number, Step: f.turn.step, Content: a.Content, Reasoning: a.Reasoning, Finish: string(a.Finish),
+		Turn: f.turn.number, Step: f.turn.step, Content: a.Content, Reasoning: a.Reasoning,
+		ReasoningState: a.ReasoningState, Finish: string(a.Finish),
 		Usage: eventlog.Usage{
 			Input: a.Usage.Input, CachedInput: a.Usage.CachedInput, Output: a.Usage.Output, Reasoning: a.Usage.Reasoning,
 		},

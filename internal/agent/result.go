@@ -132,10 +132,15 @@ func renderOutput(o toolsocket.Output) string {
 		return string(o.Head) + string(o.Tail)
 	}
 	head, tail := o.Head, o.Tail
-	for i := 0; i < utf8.UTFMax && len(head) > 0 && !utf8.Valid(head[len(head)-min(len(head), utf8.UTFMax):]); i++ {
-		head = head[:len(head)-1]
+	for i := len(head) - 1; i >= max(0, len(head)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(head[i]) {
+			if !utf8.FullRune(head[i:]) {
+				head = head[:i]
+			}
+			break
+		}
 	}
-	for i := 0; i < utf8.UTFMax && len(tail) > 0 && !utf8.RuneStart(tail[0]); i++ {
+	for i := 0; i < utf8.UTFMax-1 && len(tail) > 0 && !utf8.RuneStart(tail[0]); i++ {
 		tail = tail[1:]
 	}
 	omitted := o.Omitted + int64(len(o.Head)-len(head)) + int64(len(o.Tail)-len(tail))

@@ -140,7 +140,7 @@ func (h *History) assistant(m eventlog.AssistantMessage) error {
 		h.answer = a
 	}
 	h.messages = append(h.messages, model.Message{
-		Role: model.Assistant, Content: m.Content, Reasoning: m.Reasoning, ToolCalls: calls,
+		Role: model.Assistant, Content: m.Content, Reasoning: m.Reasoning, ReasoningState: m.ReasoningState, ToolCalls: calls,
 	})
 	return nil
 }
