@@ -19,6 +19,7 @@ type Link struct {
 
 	control, data *net.UnixConn
 	write         sync.Mutex
+	reading       sync.Mutex // held while the data connection is read
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -74,7 +75,9 @@ func (l *Link) readControl() {
 
 func (l *Link) readData() {
 	for {
+		l.reading.Lock()
 		f, err := wire.ReadFrame(l.data)
+		l.reading.Unlock()
 		if err != nil || f.Output == nil {
 			l.end(err)
 			return
@@ -147,6 +150,20 @@ func (l *Link) Starve(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.noMore[id] = true
+}
+
+// Deafen keeps the agent from reading any output until the returned function is called.
+// One frame may still be read.
+func (l *Link) Deafen() (hear func()) {
+	locked := make(chan struct{})
+	go func() {
+		l.reading.Lock()
+		close(locked)
+	}()
+	return func() {
+		<-locked
+		l.reading.Unlock()
+	}
 }
 
 // Output returns what a call has written so far.

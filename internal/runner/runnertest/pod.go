@@ -202,25 +202,35 @@ func (c *Container) pid() (int, error) {
 
 // Processes counts the processes in the container, the supervisor included.
 func (c *Container) Processes() (int, error) {
+	pids, err := c.Pids()
+	return len(pids), err
+}
+
+// Pids lists the processes in the container, as the host sees them.
+func (c *Container) Pids() ([]int, error) {
 	pid, err := c.pid()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	all, err := filepath.Glob("/proc/[0-9]*/ns/pid")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	n := 0
+	var pids []int
 	for _, path := range all {
 		if ns, err := os.Readlink(path); err == nil && ns == own {
-			n++
+			n, err := strconv.Atoi(strings.Split(path, "/")[2])
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, n)
 		}
 	}
-	return n, nil
+	return pids, nil
 }
 
 // Build builds the toolbox as it is shipped, or with a layer left out.
