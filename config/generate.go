@@ -12,6 +12,11 @@ import "embed"
 //go:embed crd/*.yaml
 var CRDs embed.FS
 
+// Role is what the operator may do: a ClusterRole, and a Role in its own namespace.
+//
+//go:embed rbac/role.yaml
+var Role []byte
+
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen object:headerFile=../hack/boilerplate.go.txt paths=../api/...
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen crd paths=../api/... output:crd:dir=crd
 //go:generate go tool -modfile=../hack/tools/go.mod controller-gen crd paths=../api/... output:crd:dir=../charts/agentsession/files/crd

@@ -28,8 +28,6 @@ import (
 	"github.com/agentsession-dev/operator/controllers/link"
 )
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=agentsession-system,verbs=get;create;update
-
 type options struct {
 	leaderElect      bool
 	probes, metrics  string

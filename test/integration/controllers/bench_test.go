@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/config"
 	"github.com/agentsession-dev/operator/controllers"
 	"github.com/agentsession-dev/operator/controllers/authority"
 	"github.com/agentsession-dev/operator/controllers/link"
@@ -46,13 +45,9 @@ const (
 // setUp gives the operator its generated role and its authority.
 func setUp() error {
 	ctx := context.Background()
-	b, err := os.ReadFile(filepath.Join(repository, "config", "rbac", "role.yaml"))
-	if err != nil {
-		return fmt.Errorf("reading the generated role: %w", err)
-	}
 	var role rbacv1.ClusterRole
 	var own rbacv1.Role
-	documents := bytes.Split(b, []byte("\n---\n"))
+	documents := bytes.Split(config.Role, []byte("\n---\n"))
 	if len(documents) != 2 {
 		return fmt.Errorf("the generated role has %d documents, want 2", len(documents))
 	}

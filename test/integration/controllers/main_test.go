@@ -4,10 +4,11 @@ package controllers
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -15,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/yaml"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/config"
 	"github.com/agentsession-dev/operator/controllers/authority"
 )
-
-const repository = "../../.."
 
 // What all tests share: one apiserver. Each test has a namespace of its own.
 var (
@@ -49,18 +50,19 @@ func run(m *testing.M) (int, error) {
 			return 1, err
 		}
 	}
-	env := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(repository, "config", "crd")},
-		ErrorIfCRDPathMissing: true,
+	crds, err := crds()
+	if err != nil {
+		return 1, err
 	}
+	env := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: crds}}
 	// As on OpenShift: who sets an owner that blocks deletion must be allowed to.
 	env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
-	config, err := env.Start()
+	base, err := env.Start()
 	if err != nil {
 		return 1, fmt.Errorf("starting the apiserver: %w", err)
 	}
 	defer env.Stop()
-	if admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+	if admin, err = client.New(base, client.Options{Scheme: scheme}); err != nil {
 		return 1, err
 	}
 	user, err := env.AddUser(envtest.User{Name: "operator"}, nil)
@@ -72,6 +74,25 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	return m.Run(), nil
+}
+
+// crds are the generated CRDs, from the package that embeds them: a change of a file
+// that is read here would not make the test run again.
+func crds() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var list []*apiextensionsv1.CustomResourceDefinition
+	err := fs.WalkDir(config.CRDs, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := config.CRDs.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		crd := new(apiextensionsv1.CustomResourceDefinition)
+		list = append(list, crd)
+		return yaml.UnmarshalStrict(b, crd)
+	})
+	return list, err
 }
 
 func zapLevel() zapLeveler {
