@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -99,7 +100,12 @@ func parse(command string, args []string) (options, error) {
 	if err := config.FromEnv(fs, os.LookupEnv); err != nil {
 		return o, err
 	}
+	fs.SetOutput(io.Discard) // the error is printed once, without all the flags
 	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fs.SetOutput(os.Stderr)
+			fs.Usage()
+		}
 		return o, err
 	}
 	o.args = fs.Args()
