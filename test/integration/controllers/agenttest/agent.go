@@ -38,6 +38,8 @@ type Agent struct {
 	draining  bool
 	pending   *wire.Applied
 	misdirect bool
+	held      chan struct{} // pushes wait until it is closed
+	onPush    func(wire.Desired)
 }
 
 // Identity is whose agent it is.
@@ -119,6 +121,22 @@ func (a *Agent) Confirm(killed int) {
 	a.changedLocked()
 }
 
+// Hold leaves pushes without an answer until the function that it returns is called.
+func (a *Agent) Hold() (release func()) {
+	held := make(chan struct{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held = held
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// OnPush is called with every desired state before it is looked at.
+func (a *Agent) OnPush(f func(wire.Desired)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.onPush = f
+}
+
 // Misdirect makes the agent answer 421.
 func (a *Agent) Misdirect() {
 	a.mu.Lock()
@@ -165,6 +183,19 @@ func (a *Agent) put(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		answer(w, http.StatusBadRequest, wire.Refusal{Error: err.Error()})
 		return
+	}
+	a.mu.Lock()
+	held, onPush := a.held, a.onPush
+	a.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	if onPush != nil {
+		onPush(d)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
