@@ -59,7 +59,8 @@ type AgentSessionStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Model string `json:"model,omitempty"`
 
-	// startTime is when the pod of the session was created.
+	// startTime is when the session's agent was first seen to run. Before that, a pod that
+	// is lost is replaced; after it, the session is finished with its pod.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
