@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 CACHE      ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentsession
-HELM       := $(CACHE)/tools/helm-$(shell sed -n 's|.*helm.sh/helm/v4 v|v|p' hack/tools/go.mod | head -1)/helm
+HELM       := $(CACHE)/tools/helm-$(shell sed -n 's|.*helm.sh/helm/v4 \(v[0-9.]*\).*|\1|p' hack/tools/go.mod | head -1)/helm
 LINT       := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
 KUBE       := go -C hack/kube run .
 IMAGES     := go -C hack/images run .
