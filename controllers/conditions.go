@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
@@ -111,7 +112,7 @@ func runnerReadyOf(w *world, completed verdict) verdict {
 	case o.Unreachable:
 		return no(v1alpha1.ReasonRunnerUnreachable, "The agent has not answered the operator for 30 seconds: %s", o.Trouble)
 	case o.Observed == nil:
-		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
+		return w.before(v1alpha1.ConditionRunnerReady, no(v1alpha1.ReasonPodPending, "The pod is being started."))
 	}
 	if p := w.problem(wire.LogUnwritable, wire.LogRolledBack, wire.ModelKeyMissing); p != nil {
 		return no(string(p.Reason), "%s", message(p))
@@ -123,6 +124,22 @@ func runnerReadyOf(w *world, completed verdict) verdict {
 		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
 	}
 	return yes(v1alpha1.ReasonRunnerReady, "All containers run and the agent answers.")
+}
+
+// unheard reports whether the agent has not answered this process yet and is not
+// overdue: a controller that starts must not take its own ignorance for trouble.
+func (w *world) unheard() bool {
+	return w.observation.Observed == nil && !w.observation.Unreachable && w.podUp()
+}
+
+// before is the condition as it was where an agent had answered once, to an earlier
+// controller; else otherwise.
+func (w *world) before(condition string, otherwise verdict) verdict {
+	c := meta.FindStatusCondition(w.session.Status.Conditions, condition)
+	if c == nil || w.session.Status.Applied == nil {
+		return otherwise
+	}
+	return verdict{c.Status, c.Reason, c.Message}
 }
 
 func message(p *wire.Problem) string {
@@ -138,6 +155,8 @@ func enforcedOf(w *world, completed verdict) verdict {
 	}
 	e, ok := w.enforcement()
 	switch {
+	case !ok && w.unheard():
+		return w.before(v1alpha1.ConditionEnforced, no(v1alpha1.ReasonAwaitingProbe, "The agent has not answered yet."))
 	case !ok:
 		return no(v1alpha1.ReasonAwaitingProbe, "The pod has not yet proved what its node can enforce.")
 	case e.Level == v1alpha1.EnforcementFull:
@@ -154,6 +173,9 @@ func modeAppliedOf(w *world, completed, enforced verdict) verdict {
 		return no(completed.reason, "The session is finished.")
 	case w.refused != nil:
 		return no(v1alpha1.ReasonNotAccepted, "The policy of this generation is not accepted.")
+	case w.unheard() && w.session.Status.Policy != nil && w.session.Status.Policy.Digest == string(w.policy.document.Digest) &&
+		w.session.Status.ObservedGeneration == w.session.Generation:
+		return w.before(v1alpha1.ConditionModeApplied, no(v1alpha1.ReasonPending, "The agent has not confirmed %s yet.", w.policy.document.Policy.Mode))
 	case w.pod == nil, !w.podUp(), o.Observed == nil && !o.Unreachable:
 		return no(v1alpha1.ReasonPending, "The agent has not confirmed %s yet.", w.policy.document.Policy.Mode)
 	case o.Unreachable:
@@ -188,6 +210,8 @@ func activeOf(w *world, completed, runner verdict) verdict {
 	switch {
 	case completed.is():
 		return no(completed.reason, "The session is finished.")
+	case w.unheard():
+		return w.before(v1alpha1.ConditionActive, no(v1alpha1.ReasonPaused, "The agent does not run yet, or does not answer."))
 	case w.observation.Observed == nil || w.observation.Unreachable || !w.podUp():
 		return no(v1alpha1.ReasonPaused, "The agent does not run yet, or does not answer.")
 	}
@@ -218,7 +242,11 @@ func readyOf(w *world, completed, accepted, runner, enforced, mode verdict) verd
 	if p := w.problem(wire.ModelUnavailable); p != nil {
 		return no(string(p.Reason), "%s", message(p))
 	}
-	return yes(v1alpha1.ReasonRunning, "The session runs in mode %s.", w.policy.document.Policy.Mode)
+	running := yes(v1alpha1.ReasonRunning, "The session runs in mode %s.", w.policy.document.Policy.Mode)
+	if c := meta.FindStatusCondition(w.session.Status.Conditions, v1alpha1.ConditionReady); c != nil && w.unheard() && c.Reason == v1alpha1.ReasonModelUnavailable {
+		return w.before(v1alpha1.ConditionReady, running)
+	}
+	return running
 }
 
 // needsSomebody are the reasons that no waiting resolves.

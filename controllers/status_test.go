@@ -208,6 +208,28 @@ func TestConditions(t *testing.T) {
 			},
 			[]string{"Ready=False/LandlockUnavailable", "Enforced=False/LandlockUnavailable", "ModeApplied=False/NotEnforced", "Stalled=True/LandlockUnavailable"}, "",
 		},
+		"a controller that has just started believes the last one for a while": {
+			func(w *world) {
+				w.session.Status = statusOf(w)
+				w.observation = link.Observation{Trouble: "dial: no answer in time"}
+			},
+			[]string{"Ready=True/Running", "RunnerReady=True/RunnerReady", "Enforced=True/Enforced", "ModeApplied=True/Applied", "Active=False/WaitingForInput"}, "",
+		},
+		"but not about a new generation": {
+			func(w *world) {
+				w.session.Status = statusOf(w)
+				w.session.Generation, w.observation = 3, link.Observation{}
+				w.resolve()
+			},
+			[]string{"Ready=False/Pending", "RunnerReady=True/RunnerReady", "ModeApplied=False/Pending"}, "",
+		},
+		"nor for longer than 30 seconds": {
+			func(w *world) {
+				w.session.Status = statusOf(w)
+				w.observation = link.Observation{Trouble: "dial: no answer in time", Unreachable: true}
+			},
+			[]string{"Ready=False/RunnerUnreachable", "ModeApplied=False/RunnerUnreachable"}, "no answer in time",
+		},
 		"a turn runs": {
 			func(w *world) { w.observation.Observed.Activity.State = wire.InTurn },
 			[]string{"Ready=True/Running", "Active=True/InTurn"}, "",
@@ -285,102 +307,6 @@ func TestADigestOfNoPolicyIsNotBelieved(t *testing.T) {
 	w.observation.Observed.Applied.Digest = "made-up"
 	if got := statusOf(w); got.Applied != nil || isTrue(got.Conditions, v1alpha1.ConditionModeApplied) {
 		t.Errorf("applied %+v", got.Applied)
-	}
-}
-
-func TestRejectKeepsThePolicyThatTheSessionHas(t *testing.T) {
-	w := settled()
-	w.session.Status = statusOf(w)
-	w.session.Spec.Sandbox.Mode, w.session.Generation = v1alpha1.ModeDangerFullAccess, 3
-	w.class.Spec.Ceiling = v1alpha1.Ceiling{MaxMode: v1alpha1.ModeWorkspaceWrite, OnExceed: v1alpha1.OnExceedReject}
-	w.resolve()
-	if w.refused == nil || w.refused.reason != v1alpha1.ReasonModeNotPermitted || w.policy.document.Policy.Mode != policy.WorkspaceWrite {
-		t.Fatalf("refused %+v, policy %+v; want workspace-write kept", w.refused, w.policy)
-	}
-	w.class.Spec.Ceiling.MaxMode = v1alpha1.ModeReadOnly
-	w.resolve()
-	if w.policy.document.Policy.Mode != policy.ReadOnly {
-		t.Errorf("the kept policy is %s although the ceiling is read-only", w.policy.document.Policy.Mode)
-	}
-	w.session.Status.Policy, w.session.Status.StartTime, w.pod = nil, nil, nil
-	w.resolve()
-	if plan, _ := planPod(w); w.policy != nil || plan != leavePod {
-		t.Errorf("a session that was never accepted has policy %+v and plan %d", w.policy, plan)
-	}
-}
-
-func TestARaisedClassDoesNotWidenAPodThatCannotWrite(t *testing.T) {
-	w := settled()
-	low := w.class.DeepCopy()
-	low.Spec.Ceiling.MaxMode = v1alpha1.ModeReadOnly
-	w.pod = builtPod(w.session, low)
-	w.resolve()
-	if w.policy.document.Policy.Mode != policy.ReadOnly || len(w.policy.clamps) != 1 {
-		t.Errorf("policy %+v, clamps %+v; want read-only and a clamp", w.policy.document.Policy, w.policy.clamps)
-	}
-}
-
-func TestModelChoice(t *testing.T) {
-	w := settled()
-	w.session.Spec.Model = &v1alpha1.ModelChoice{Name: "gpt-x"}
-	w.session.Status.StartTime = nil
-	w.resolve()
-	if w.refused == nil || w.refused.reason != v1alpha1.ReasonModelNotAllowed || !strings.Contains(w.refused.message, "deepseek-chat") {
-		t.Fatalf("refused %+v, want ModelNotAllowed naming what is allowed", w.refused)
-	}
-	w.class.Spec.Model.AllowedNames = []string{"gpt-x"}
-	w.resolve()
-	if w.refused != nil || w.policy.model != "gpt-x" {
-		t.Errorf("refused %+v although the class allows it", w.refused)
-	}
-}
-
-func TestPodPlan(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(w *world)
-		want   podPlan
-	}{
-		"none yet":                         {func(w *world) { w.pod, w.session.Status.StartTime = nil, nil }, createPod},
-		"lost after it was told something": {func(w *world) { w.pod = nil }, leavePod},
-		"running":                          {func(*world) {}, leavePod},
-		"foreign":                          {func(w *world) { w.pod, w.foreign, w.session.Status.StartTime = nil, true, nil }, leavePod},
-		"going away before it started": {func(w *world) {
-			w.session.Status.StartTime, w.pod.DeletionTimestamp = nil, new(metav1.NewTime(noon))
-		}, leavePod},
-		"refused by the kubelet": {func(w *world) { w.session.Status.StartTime, w.pod.Status.Phase = nil, corev1.PodFailed }, removePod},
-		"refused just now": {func(w *world) {
-			w.session.Status.StartTime, w.pod.Status.Phase, w.pod.CreationTimestamp = nil, corev1.PodFailed, metav1.NewTime(noon)
-		}, leavePod},
-		"finished, and still running": {func(w *world) {
-			meta.SetStatusCondition(&w.session.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionCompleted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStateLost})
-		}, removePod},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := settled()
-			tc.change(w)
-			if got, _ := planPod(w); got != tc.want {
-				t.Errorf("planPod() = %d, want %d", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestMessagesKeepTheirOrderAndTheWindow(t *testing.T) {
-	var all []v1alpha1.SessionMessage
-	for i := range 60 {
-		m := v1alpha1.SessionMessage{}
-		m.Spec.Content = strings.Repeat("x", i+1)
-		if i < 5 {
-			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDelivered, Status: metav1.ConditionTrue})
-		}
-		if i < 2 {
-			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAnswered, Status: metav1.ConditionTrue})
-		}
-		all = append(all, m)
-	}
-	got := undelivered(all)
-	if len(got) != messageWindow-3 || len(got[0].Content) != 6 || len(got[len(got)-1].Content) != messageWindow+2 {
-		t.Errorf("%d messages from %d to %d", len(got), len(got[0].Content), len(got[len(got)-1].Content))
 	}
 }
 

@@ -107,15 +107,25 @@ func newBench(t *testing.T) *bench {
 	b.create(b.class)
 	t.Cleanup(func() { _ = admin.Delete(context.Background(), b.class) })
 
+	b.restart()
+	return b
+}
+
+// restart gives the bench a controller that knows nothing, as after a crash.
+func (b *bench) restart() {
+	b.t.Helper()
+	if b.r != nil {
+		b.r.Links.Forget(b.name)
+	}
 	direct, err := client.NewWithWatch(operator, client.Options{Scheme: scheme})
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	b.r = &controllers.SessionReconciler{
 		Client: b.counting(direct), Live: direct, Authority: ca, AgentImage: "agent:1",
 		Recorder: events.NewFakeRecorder(1000), Now: time.Now,
 	}
-	b.r.Links = link.New(t.Context(), link.Options{
+	b.r.Links = link.New(b.t.Context(), link.Options{
 		Credentials: ca,
 		Wake:        func(types.NamespacedName) { b.woken <- struct{}{} },
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -128,7 +138,6 @@ func newBench(t *testing.T) *bench {
 			return new(net.Dialer).DialContext(ctx, network, agent.Addr)
 		},
 	})
-	return b
 }
 
 // counting counts every write that the operator tries.

@@ -291,6 +291,22 @@ func TestAMessageToNoSessionWaitsForOne(t *testing.T) {
 	}
 }
 
+func TestARestartedControllerTakesUpWhereTheLastOneWas(t *testing.T) {
+	b := newBench(t)
+	b.ready(v1alpha1.ModeWorkspaceWrite)
+	b.restart()
+	b.quiet()
+	b.patchMode(v1alpha1.ModeReadOnly)
+	b.until("ModeApplied=True/Applied")
+
+	// Nor does one take its own ignorance for trouble while the agent is slow to answer.
+	release := b.agent.Hold()
+	defer release()
+	b.restart()
+	b.quiet()
+	b.wants("Ready=True/Running", "ModeApplied=True/Applied")
+}
+
 func TestAnAgentWithANewerPolicyIsReplacedByName(t *testing.T) {
 	b := newBench(t)
 	b.ready(v1alpha1.ModeReadOnly)
