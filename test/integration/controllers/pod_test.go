@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/podspec"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+func TestALostPodEndsTheSession(t *testing.T) {
+	b := newBench(t)
+	b.ready(v1alpha1.ModeReadOnly)
+	m := b.say("late", "Are you there?")
+	if err := admin.Delete(t.Context(), b.pod(), client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	b.step()
+	b.wants("Completed=True/StateLost", "Ready=False/StateLost", "RunnerReady=False/StateLost", "Stalled=True/StateLost")
+	if b.session().Status.CompletionTime == nil {
+		t.Error("no completion time")
+	}
+	if got := b.refresh(m, v1alpha1.ConditionDelivered); got != "False/SessionCompleted" {
+		t.Errorf("the undelivered message is %s", got)
+	}
+	b.step()
+	if b.pod() != nil {
+		t.Error("a second pod was created")
+	}
+	b.quiet()
+}
+
+func TestAPodLostBeforeItsStartIsReplaced(t *testing.T) {
+	b := newBench(t)
+	b.apply(v1alpha1.ModeReadOnly)
+	b.step()
+	first := b.pod()
+	if err := admin.Delete(t.Context(), first, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	b.step()
+	if second := b.pod(); second == nil || second.UID == first.UID {
+		t.Fatalf("the pod was not replaced:\n%s", b.conditions())
+	}
+	b.start()
+	b.until("Ready=True/Running")
+}
+
+func TestTheAgentsWordThatItsLogIsLostEndsTheSession(t *testing.T) {
+	b := newBench(t)
+	b.ready(v1alpha1.ModeReadOnly)
+	b.agent.Update(func(o *wire.Observed) {
+		o.Problems = []wire.Problem{{Reason: wire.StateLost, Message: "status knows event 9, the log is empty"}}
+	})
+	b.until("Completed=True/StateLost")
+	if p := b.pod(); p != nil && p.DeletionTimestamp == nil {
+		t.Error("the pod of a finished session is left running")
+	}
+}
+
+func TestAForeignPodIsNeitherUsedNorRemoved(t *testing.T) {
+	b := newBench(t)
+	b.apply(v1alpha1.ModeReadOnly)
+	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.name.Namespace, Name: podspec.PodName(b.session())}}
+	foreign.Spec.Containers = []corev1.Container{{Name: "x", Image: "x"}}
+	b.create(foreign)
+	if result := b.step(); result.RequeueAfter < 30*time.Second {
+		t.Errorf("looks again after %s: a hot loop", result.RequeueAfter)
+	}
+	b.wants("RunnerReady=False/NameTaken", "Ready=False/NameTaken", "Stalled=True/NameTaken")
+	if p := b.pod(); p.UID != foreign.UID || p.DeletionTimestamp != nil || len(p.OwnerReferences) != 0 {
+		t.Error("the foreign pod was touched")
+	}
+	if n := len(b.secrets()); n != 0 {
+		t.Errorf("%d Secrets were made for nothing", n)
+	}
+	b.quiet()
+	if err := admin.Delete(t.Context(), foreign, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	b.step()
+	if p := b.pod(); p == nil || p.UID == foreign.UID {
+		t.Error("no pod after the foreign one went")
+	}
+}
+
+func TestAnImageThatCannotBePulled(t *testing.T) {
+	b := newBench(t)
+	b.apply(v1alpha1.ModeReadOnly)
+	b.step()
+	pull := func(reason, message string) {
+		b.setPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "tools-ro", Image: "tools:1",
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+		})
+	}
+	pull("ErrImagePull", "not found")
+	b.step()
+	b.wants("RunnerReady=False/ImagePullFailed", "Ready=False/ImagePullFailed")
+	before := b.writes.Load()
+	pull("ImagePullBackOff", `Back-off pulling image "tools:1": ErrImagePull: not found`)
+	b.step()
+	if b.writes.Load() != before {
+		t.Errorf("the kubelet's back-off changed the status:\n%s", b.conditions())
+	}
+}
+
+func TestAQuotaRefusesThePod(t *testing.T) {
+	b := newBench(t)
+	b.create(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.name.Namespace, Name: "none"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}})
+	b.quotaInForce()
+	b.apply(v1alpha1.ModeReadOnly)
+	if result := b.step(); result.RequeueAfter < 30*time.Second {
+		t.Errorf("tries again after %s: a hot loop", result.RequeueAfter)
+	}
+	b.wants("RunnerReady=False/PodRejected", "Ready=False/PodRejected", "Stalled=True/PodRejected")
+	b.step()
+	b.step()
+	if n := len(b.secrets()); n != 1 {
+		t.Errorf("%d link Secrets after three tries, want 1", n)
+	}
+}
+
+// quotaInForce sets the quota's status as its controller does, and waits until the apiserver uses it.
+func (b *bench) quotaInForce() {
+	b.t.Helper()
+	var q corev1.ResourceQuota
+	key := types.NamespacedName{Namespace: b.name.Namespace, Name: "none"}
+	if err := admin.Get(b.t.Context(), key, &q); err != nil {
+		b.t.Fatal(err)
+	}
+	q.Status.Hard, q.Status.Used = q.Spec.Hard, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
+	if err := admin.Status().Update(b.t.Context(), &q); err != nil {
+		b.t.Fatal(err)
+	}
+	for range 200 {
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.name.Namespace, GenerateName: "probe-"}}
+		probe.Spec.Containers = []corev1.Container{{Name: "x", Image: "x"}}
+		if err := admin.Create(b.t.Context(), probe, client.DryRunAll); err != nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	b.t.Fatal("the quota is not enforced")
+}
