@@ -65,6 +65,7 @@ type Agent struct {
 	target   *pushed // the newest policy accepted
 	applied  *pushed // the newest policy applied in this boot
 	epoch    wire.Epoch
+	drains   wire.Epoch     // of the newest narrowing: what containers have to confirm
 	bound    policy.Profile // what the supervisors hold
 	closed   bool           // no call starts
 	running  int            // calls started and not answered yet

@@ -85,7 +85,8 @@ func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {
 	a.closed = true
 	a.epoch.Counter++
 	a.bound = bound
-	epoch := a.epoch
+	a.drains = a.epoch
+	epoch := a.drains
 	a.tools.Narrow(epoch, bound)
 	impatient := time.AfterFunc(narrowPatience, func() { a.tools.Drop(epoch) })
 	defer impatient.Stop()

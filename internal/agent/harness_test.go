@@ -223,9 +223,13 @@ func (s *session) boot() {
 func (s *session) switchTo(m policy.Mode) wire.Observed {
 	s.t.Helper()
 	s.push(m)
-	return s.await(fmt.Sprintf("%s is applied", m), func(o wire.Observed) bool {
+	o := s.await(fmt.Sprintf("%s is applied", m), func(o wire.Observed) bool {
 		return o.Applied != nil && o.Applied.Stamp == s.desired.Stamp
 	})
+	if len(o.Unconfirmed) != 0 {
+		s.t.Errorf("%s is applied, and yet %v are called unconfirmed", m, o.Unconfirmed)
+	}
+	return o
 }
 
 // push pushes a mode with the next generation.

@@ -25,7 +25,7 @@ func (a *Agent) observeLocked() wire.Observed {
 		Messages: a.messagesLocked(), Problems: a.problemsLocked(containers),
 	}
 	if a.tools != nil {
-		o.Unconfirmed, _ = a.tools.Unconfirmed(a.epoch)
+		o.Unconfirmed, _ = a.tools.Unconfirmed(a.drains)
 	}
 	if head := a.log.Committed(); head.Seq > 0 {
 		o.Log = wire.LogHead{Seq: head.Seq, Digest: head.Digest}
