@@ -90,7 +90,7 @@ func (d *demo) explain(ctx context.Context) {
 	for _, args := range [][]string{
 		{"get", "pods", "-A", "-o", "wide"},
 		{"-n", namespace, "describe", "ags"},
-		{"-n", system, "logs", "deploy/agentsession", "--tail=20"},
+		{"-n", system, "logs", "deploy/agentsession-manager", "--tail=20"},
 	} {
 		_, _ = d.Kubectl(ctx, args...) // it is shown; an error here is one more symptom
 	}
