@@ -24,17 +24,19 @@ type Kind string
 
 // The kinds. Reason gives the word for a condition.
 const (
-	KeyMissing   Kind = "KeyMissing"   // the key file cannot be used; nothing was sent
-	Refused      Kind = "Refused"      // nothing answers there: connection, name or TLS
-	Auth         Kind = "Auth"         // 401, 403
-	NotFound     Kind = "NotFound"     // 404, and redirects, which are not followed
-	BadRequest   Kind = "BadRequest"   // any other 4xx, or a request that cannot be rendered
-	RateLimited  Kind = "RateLimited"  // 429
-	Server       Kind = "Server"       // 5xx, or an error inside the stream
-	Timeout      Kind = "Timeout"      // no connection, no byte or no end in time
-	BrokenStream Kind = "BrokenStream" // the stream ended before the answer did
-	Nonsense     Kind = "Nonsense"     // it does not speak the protocol
-	TooLarge     Kind = "TooLarge"     // the answer passed a bound
+	KeyMissing Kind = "KeyMissing" // the key file cannot be used; nothing was sent
+	Refused    Kind = "Refused"    // nothing answers there: connection, name or TLS
+	Auth       Kind = "Auth"       // 401, 403
+	NotFound   Kind = "NotFound"   // 404, and redirects, which are not followed
+	BadRequest Kind = "BadRequest" // any other 4xx, or a request that cannot be rendered
+	// ContextOverflow is a refusal because the prompt does not fit the model's window.
+	ContextOverflow Kind = "ContextOverflow"
+	RateLimited     Kind = "RateLimited"  // 429
+	Server          Kind = "Server"       // 5xx, or an error inside the stream
+	Timeout         Kind = "Timeout"      // no connection, no byte or no end in time
+	BrokenStream    Kind = "BrokenStream" // the stream ended before the answer did
+	Nonsense        Kind = "Nonsense"     // it does not speak the protocol
+	TooLarge        Kind = "TooLarge"     // the answer passed a bound
 )
 
 // Error is why a request got no answer. Neither of its texts holds the key.
@@ -98,13 +100,53 @@ func clean(s string) string {
 }
 
 // endpoint words errors about one base URL.
-type endpoint string
+type endpoint struct {
+	url  string
+	api  string // what should be there
+	path string // what the API adds to the base URL
+}
+
+func (at endpoint) String() string { return at.url }
 
 // status classifies an answer that is not a stream.
 func (at endpoint) status(code int, header http.Header, body []byte, model string) *Error {
 	e := at.byStatus(code, model)
 	e.Status, e.RetryAfter = code, retryAfter(header, time.Now())
-	return e.detailed(errorText(header, body))
+	return at.overflow(e.detailed(errorText(header, body)), body)
+}
+
+// inStream classifies an error that came inside a stream, by the status that it
+// would have had.
+func (at endpoint) inStream(code int, body []byte, model string) *Error {
+	return at.overflow(at.byStatus(code, model).detailed(errorText(http.Header{}, body)), body)
+}
+
+// nonsense is for a stream that is not what the API streams.
+func (at endpoint) nonsense(detail string) *Error {
+	return errorf(Nonsense, "the model endpoint %s streams something else than %s does: check the base URL", at, at.api).detailed(detail)
+}
+
+// overflowWords is how endpoints say that a prompt does not fit the model's
+// window: they share no code for it.
+var overflowWords = []string{
+	"context_length_exceeded", "context length", "context window", "context limit", "prompt is too long",
+	"prompt too long", "input is too long", "too many tokens", "range of input length", "request_too_large",
+}
+
+// overflow singles out the one bad request that another, shorter one may mend.
+func (at endpoint) overflow(e *Error, body []byte) *Error {
+	if e.Kind != BadRequest {
+		return e
+	}
+	said := strings.ToLower(string(body[:min(len(body), maxErrorBody)]))
+	for _, word := range overflowWords {
+		if strings.Contains(said, word) {
+			e.Kind = ContextOverflow
+			e.Message = fmt.Sprintf("the request does not fit the context window of the model at %s: the conversation must be shortened", at)
+			return e
+		}
+	}
+	return e
 }
 
 func (at endpoint) byStatus(code int, model string) *Error {
@@ -114,7 +156,7 @@ func (at endpoint) byStatus(code int, model string) *Error {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return errorf(Auth, "the model endpoint %s answered %d: check the API key, and that it may use the model %q", at, code, model)
 	case code == http.StatusNotFound:
-		return errorf(NotFound, "the model endpoint %s answered 404: check the base URL (it ends before /chat/completions) and the model name %q", at, model)
+		return errorf(NotFound, "the model endpoint %s answered 404: check the base URL (it ends before %s) and the model name %q", at, at.path, model)
 	case code == http.StatusTooManyRequests:
 		return errorf(RateLimited, "the model endpoint %s is limiting requests (429): wait, or check the account's quota", at)
 	case code == http.StatusRequestTimeout:
@@ -124,7 +166,7 @@ func (at endpoint) byStatus(code int, model string) *Error {
 	case code >= 500:
 		return errorf(Server, "the model endpoint %s is in trouble (%d): try again later, or check its logs", at, code)
 	default:
-		return errorf(Nonsense, "the model endpoint %s answered %d where a stream was expected: check that the base URL is a chat-completions API", at, code)
+		return errorf(Nonsense, "the model endpoint %s answered %d where a stream was expected: check that the base URL is %s", at, code, at.api)
 	}
 }
 

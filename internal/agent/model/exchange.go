@@ -8,7 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 )
@@ -52,7 +52,7 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "" && kind != "text/event-stream" {
 		defer resp.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-		e := errorf(Nonsense, "the model endpoint %s answered with %s where a stream was expected: check that the base URL is a chat-completions API with streaming", x.at, clean(kind))
+		e := errorf(Nonsense, "the model endpoint %s answered with %s where a stream was expected: check that the base URL is %s with streaming", x.at, clean(kind), x.at.api)
 		e.Status = resp.StatusCode
 		return nil, e.detailed(errorText(resp.Header, body))
 	}
@@ -80,12 +80,15 @@ func (x *exchange) check(req *http.Request) error {
 	return nil
 }
 
+// sentHeaders is all that an SDK may say beside the body.
+var sentHeaders = []string{"Content-Type", "Authorization", "X-Api-Key", "Anthropic-Version"}
+
 // outgoing is the request as it leaves. What the SDK tells about this machine
 // stays here.
 func (x *exchange) outgoing(req *http.Request) *http.Request {
 	out := req.Clone(req.Context())
 	for name := range out.Header {
-		if strings.HasPrefix(name, "X-Stainless-") {
+		if !slices.Contains(sentHeaders, name) {
 			out.Header.Del(name)
 		}
 	}

@@ -6,7 +6,9 @@
 // runs no tool, retries nothing and logs nothing.
 //
 // The same Request always gives the same bytes, and a history that only grows
-// gives a body that only grows at the end of its messages. A caller can record
+// gives a body whose prefix only grows: the model, tools and system text, and then
+// the raw JSON of each content block, without the marks that tell a provider where
+// to cache (these move). A caller can record
 // the digest of those bytes before they leave; Send sends exactly them, or nothing.
 package model
 
@@ -49,9 +51,13 @@ type Parameters struct {
 	MaxTokensField string `json:"maxTokensField,omitempty"`
 	// Effort is the reasoning effort in the endpoint's own words; empty sends none.
 	Effort string `json:"effort,omitempty"`
+	// Thinking is the kind of reasoning, where an endpoint lets one choose it in a
+	// field of that name: "adaptive", "enabled", "disabled". Empty sends none.
+	Thinking string `json:"thinking,omitempty"`
 	// ReturnReasoning sends the reasoning of earlier answers back, as
 	// reasoning_content of assistant messages. Some endpoints want it, others
-	// refuse it; by default it stays in the log only.
+	// refuse it; by default it stays in the log only. What an answer has a
+	// ReasoningState for goes back in any case: who signs it wants it.
 	ReturnReasoning bool `json:"returnReasoning,omitempty"`
 }
 

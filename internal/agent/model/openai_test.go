@@ -5,12 +5,8 @@ package model_test
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -84,7 +80,15 @@ func TestOpenAIChatContract(t *testing.T) {
 		},
 		Stream: stream,
 		Text:   func(s string) string { return delta(`"content":` + quote(s)) },
-		Key:    func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
+		Call: func(id string, arguments ...string) []string {
+			pieces := []string{delta(fmt.Sprintf(`"tool_calls":[{"index":0,"id":%s,"function":{"name":"bash","arguments":""}}]`, quote(id)))}
+			for _, a := range arguments {
+				pieces = append(pieces, delta(fmt.Sprintf(`"tool_calls":[{"index":0,"function":{"arguments":%s}}]`, quote(a))))
+			}
+			return pieces
+		},
+		Failure: func(message string) string { return sse(`{"error":{"message":%s}}`, quote(message)) },
+		Key:     func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
 		Split: func(body []byte) ([]byte, []json.RawMessage, error) {
 			var all struct {
 				Messages []json.RawMessage `json:"messages"`
@@ -253,48 +257,5 @@ func TestBadStreams(t *testing.T) {
 				t.Errorf("error %q, want %q in it", e, tc.want)
 			}
 		})
-	}
-}
-
-// A server that a CA of one's own vouches for is trusted once the CA is given.
-func TestCABundle(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(modeltest.Pieces(stream(model.Answer{Content: "ok", Finish: "stop"})...)))
-	t.Cleanup(s.Close)
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := newChat(t, model.OpenAIConfig{BaseURL: s.URL, CAFile: ca})
-	prepared, err := p.Prepare(modeltest.Request())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := modeltest.Collect(t.Context(), p, prepared); o.Err != nil || o.Answer.Content != "ok" {
-		t.Errorf("Send() = %+v", o)
-	}
-}
-
-// A configuration that cannot work is refused before anything is sent.
-func TestConfig(t *testing.T) {
-	notPEM := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(notPEM, []byte("hello"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, tc := range map[string]struct {
-		config model.OpenAIConfig
-		want   string
-	}{
-		"empty":            {model.OpenAIConfig{}, "https://host/v1"},
-		"no scheme":        {model.OpenAIConfig{BaseURL: "api.example.com/v1"}, "https://host/v1"},
-		"another scheme":   {model.OpenAIConfig{BaseURL: "file:///etc/passwd"}, "https://host/v1"},
-		"a password":       {model.OpenAIConfig{BaseURL: "https://u:secret@host/v1"}, "no user"},
-		"a query":          {model.OpenAIConfig{BaseURL: "https://host/v1?key=secret"}, "no user, query"},
-		"no CA file":       {model.OpenAIConfig{BaseURL: "https://host", CAFile: notPEM + "x"}, "cannot be read"},
-		"a CA without PEM": {model.OpenAIConfig{BaseURL: "https://host", CAFile: notPEM}, "no PEM certificate"},
-	} {
-		_, err := model.NewOpenAIChat(tc.config)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: NewOpenAIChat() = %v, want %q and no secret in it", name, err, tc.want)
-		}
 	}
 }

@@ -32,6 +32,11 @@ type Wire struct {
 	Stream func(model.Answer) []string
 	// Text renders a piece of an unfinished answer that adds this content.
 	Text func(content string) string
+	// Call renders the pieces of an unfinished answer that calls a tool under this ID
+	// with these pieces of arguments.
+	Call func(id string, arguments ...string) []string
+	// Failure renders an event inside a stream that says that the server failed.
+	Failure func(message string) string
 	// Key finds the API key in a request.
 	Key func(http.Header) string
 	// Split takes a body apart into everything that is not a message, and the raw

@@ -70,7 +70,7 @@ func hangingUp(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// A stream that breaks, stalls or never ends gives an error, never half an answer.
+// A stream that breaks or stalls gives an error, never half an answer.
 func testStreams(t *testing.T, w Wire) {
 	whole := w.Stream(model.Answer{Content: "Hello", Finish: model.FinishToolCalls, ToolCalls: []model.ToolCall{{ID: "c", Name: "bash", Arguments: `{"a":1}`}}})
 	for name, tc := range map[string]struct {
@@ -86,24 +86,7 @@ func testStreams(t *testing.T, w Wire) {
 			Pieces(whole[:1]...)(rw, r)
 			<-r.Context().Done()
 		}, model.Timeout},
-		"text without end": {func(rw http.ResponseWriter, r *http.Request) {
-			chunk := w.Text(strings.Repeat("x", 64<<10))
-			for r.Context().Err() == nil {
-				Pieces(chunk)(rw, r)
-			}
-		}, model.TooLarge},
-		"comments without end": {func(rw http.ResponseWriter, r *http.Request) {
-			chunk := ": " + strings.Repeat("x", 1<<20) + "\n\n"
-			for r.Context().Err() == nil {
-				Pieces(chunk)(rw, r)
-			}
-		}, model.TooLarge},
-		"a line without end": {func(rw http.ResponseWriter, r *http.Request) {
-			Pieces("data: ")(rw, r)
-			for r.Context().Err() == nil {
-				Pieces(strings.Repeat("x", 64<<10))(rw, r)
-			}
-		}, model.TooLarge},
+		"fails in the middle": {Pieces(whole[0], w.Failure("the engine died")), model.Server},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Serve(t, tc.answer)
@@ -113,6 +96,9 @@ func testStreams(t *testing.T, w Wire) {
 			}
 			p := w.New(t, c)
 			e := WantError(t, Collect(t.Context(), p, mustPrepare(t, p, Request())), tc.kind)
+			if !e.Retryable() || tc.kind == model.Server && !strings.Contains(e.Error(), "the engine died") {
+				t.Errorf("error %v, want what the endpoint said and that a retry may help", e)
+			}
 			if len(s.Got()) != 1 {
 				t.Errorf("%d requests, want 1 (%v)", len(s.Got()), e)
 			}

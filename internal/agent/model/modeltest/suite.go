@@ -24,10 +24,13 @@ import (
 func Test(t *testing.T, w Wire) {
 	t.Run("bytes", func(t *testing.T) { testBytes(t, w) })
 	t.Run("answers", func(t *testing.T) { testAnswers(t, w) })
+	t.Run("bytes that are not UTF-8", func(t *testing.T) { testBadBytes(t, w) })
 	t.Run("key", func(t *testing.T) { testKey(t, w) })
 	t.Run("errors", func(t *testing.T) { testErrors(t, w) })
 	t.Run("unreachable", func(t *testing.T) { testUnreachable(t, w) })
 	t.Run("streams", func(t *testing.T) { testStreams(t, w) })
+	t.Run("gigantic", func(t *testing.T) { testGigantic(t, w) })
+	t.Run("growth", func(t *testing.T) { testGrowth(t, w) })
 	t.Run("caller", func(t *testing.T) { testCaller(t, w) })
 }
 
@@ -78,6 +81,7 @@ func testAnswers(t *testing.T, w Wire) {
 		"text":                 {Content: "Hello, wörld \u2603", Finish: model.FinishStop, Usage: usage},
 		"nothing cached":       {Content: "x", Finish: model.FinishStop, Usage: model.Usage{Input: 5, Output: 1}},
 		"reasoning, then text": {Content: "42", Reasoning: "let me think", Finish: model.FinishStop, Usage: usage},
+		"an unknown reason":    {Content: "x", Finish: "insufficient_system_resource", Usage: usage},
 		"cut at the limit":     {Content: "half", Finish: model.FinishLength, Usage: usage},
 		"two calls, one with broken arguments": {Content: "I look", Finish: model.FinishToolCalls, Usage: usage, ToolCalls: []model.ToolCall{
 			{ID: "call_a", Name: "read", Arguments: `{"path": "a.txt"}`},
@@ -94,10 +98,32 @@ func testAnswers(t *testing.T, w Wire) {
 			if diff := cmp.Diff(&want, o.Answer); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
+			if o.Answer != nil && o.Answer.Usage.Input+o.Answer.Usage.CachedInput != want.Usage.Input+want.Usage.CachedInput {
+				t.Error("a token of the prompt was counted twice, or never")
+			}
 			if o.Content != want.Content || o.Reasoning != want.Reasoning {
 				t.Errorf("the deltas add up to %q and %q, want %q and %q", o.Content, o.Reasoning, want.Content, want.Reasoning)
 			}
 		})
+	}
+}
+
+// Bytes that are not UTF-8 are replaced, in text, reasoning and arguments; nothing else is.
+func testBadBytes(t *testing.T, w Wire) {
+	answer := model.Answer{Content: "aX bc", Reasoning: "dX ef", Finish: model.FinishToolCalls, ToolCalls: []model.ToolCall{{ID: "c", Name: "bash", Arguments: "gX hi"}}}
+	pieces := w.Stream(answer)
+	for i, piece := range pieces {
+		pieces[i] = strings.ReplaceAll(piece, "X", "\xff")
+	}
+	s := Serve(t, Pieces(pieces...))
+	p := w.New(t, Config{BaseURL: s.URL})
+	o := Collect(t.Context(), p, mustPrepare(t, p, Request()))
+	if o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	answer.Content, answer.Reasoning, answer.ToolCalls[0].Arguments = "a\uFFFD bc", "d\uFFFD ef", "g\uFFFD hi"
+	if diff := cmp.Diff(&answer, o.Answer); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 }
 
@@ -168,6 +194,8 @@ func testErrors(t *testing.T, w Wire) {
 		"404":              {Status(404, asJSON, said("no such model")), model.NotFound, 404, false, 0, []string{"base URL", `"test-model"`, "no such model"}},
 		"400":              {Status(400, asJSON, said("bad effort\x1b[31m\nfoo")), model.BadRequest, 400, false, 0, []string{"parameters", "bad effort [31m foo"}},
 		"429":              {Status(429, asJSON, said("slow down"), "Retry-After", "7"), model.RateLimited, 429, true, 7 * time.Second, []string{"quota"}},
+		"too long":         {Status(400, asJSON, said("prompt is too long: 210000 tokens > 200000 maximum")), model.ContextOverflow, 400, false, 0, []string{"shortened", "210000"}},
+		"too long by code": {Status(400, asJSON, `{"error":{"message":"no","code":"context_length_exceeded"}}`), model.ContextOverflow, 400, false, 0, []string{"shortened"}},
 		"429 for ever":     {Status(429, asJSON, "", "Retry-After", "1e30"), model.RateLimited, 429, true, time.Hour, nil},
 		"500":              {Status(500, "text/plain", "oops"), model.Server, 500, true, 0, []string{"oops"}},
 		"503 as a page":    {Status(503, "text/html", "<html>sorry</html>"), model.Server, 503, true, 0, []string{"web page"}},

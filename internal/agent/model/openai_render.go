@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// The body, in the order in which it is sent. It is rendered by these types and
+// The body of a chat completion, in the order in which it is sent. It is rendered by these types and
 // not by the SDK's, so that an upgrade of the SDK cannot change a byte of it.
 // Messages stand last: what grows is the end.
 type chatBody struct {
@@ -16,11 +16,23 @@ type chatBody struct {
 	MaxTokens           int           `json:"max_tokens,omitempty"`
 	MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
 	ReasoningEffort     string        `json:"reasoning_effort,omitempty"`
+	Thinking            *thinking     `json:"thinking,omitempty"`
 	Stream              bool          `json:"stream"`
 	StreamOptions       streamOptions `json:"stream_options"`
 	ToolChoice          string        `json:"tool_choice,omitempty"`
 	Tools               []chatTool    `json:"tools,omitempty"`
 	Messages            []chatMessage `json:"messages"`
+}
+
+type thinking struct {
+	Type string `json:"type"`
+}
+
+func thinkingOf(p Parameters) *thinking {
+	if p.Thinking == "" {
+		return nil
+	}
+	return &thinking{p.Thinking}
 }
 
 type streamOptions struct {
@@ -69,7 +81,7 @@ func (p *OpenAIChat) Prepare(r Request) (Prepared, error) {
 
 func renderChat(r Request) ([]byte, error) {
 	body := chatBody{
-		Model: r.Model, ReasoningEffort: r.Parameters.Effort,
+		Model: r.Model, ReasoningEffort: r.Parameters.Effort, Thinking: thinkingOf(r.Parameters),
 		Stream: true, StreamOptions: streamOptions{IncludeUsage: true},
 		Messages: make([]chatMessage, 0, len(r.Messages)+1),
 	}
@@ -101,6 +113,11 @@ func renderChat(r Request) ([]byte, error) {
 		}
 		body.Messages = append(body.Messages, m)
 	}
+	return encode(body)
+}
+
+// encode is the one way in which a body becomes bytes.
+func encode(body any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
