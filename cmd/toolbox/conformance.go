@@ -24,7 +24,8 @@ func conform(args []string) int {
 	if err != nil {
 		return troubled(err)
 	}
-	local := conformance.Local{Workspace: *workspace}
+	local := conformance.NewLocal(*workspace)
+	defer local.Close()
 	at := local.Here(self)
 	if err := at.CanPrepare(); err != nil {
 		return troubled(fmt.Errorf("fixtures cannot be made in %s (run this in %s): %w", *workspace, wire.ToolsRW, err))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command toolbox runs the tools of a session: as the first process of a tools
-// container, and as the stages of every call.
+// container, and as the parts of every call.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/agentsession-dev/operator/internal/runner/tools"
 )
 
-// The stages restrict the thread that later forks or execs: main must never leave it.
+// Init restricts the thread that later forks: main must never leave it.
 func init() { runtime.LockOSThread() }
 
 const usage = `usage: toolbox COMMAND
@@ -23,7 +23,7 @@ const usage = `usage: toolbox COMMAND
   conformance  try everything that the modes forbid, here, and report
   doctor       say in plain words what would be enforced on this node
 
-The commands init, exec, tool and attempt are parts of a call.
+The commands init, tool and attempt are parts of a call.
 `
 
 func main() {
@@ -38,8 +38,6 @@ func run(args []string) int {
 	switch command, rest := args[0], args[1:]; command {
 	case "init":
 		return call.Init()
-	case "exec":
-		return call.Exec()
 	case "tool":
 		return runTool(rest)
 	case "supervise":
@@ -56,7 +54,7 @@ func run(args []string) int {
 	}
 }
 
-// runTool is what the exec stage becomes for the tools that are built in. The thread
+// runTool is what a call's child becomes for the tools that are built in. The thread
 // that it runs on came through exec: all of the process is confined.
 func runTool(args []string) int {
 	if len(args) == 1 && args[0] == call.Selftest {

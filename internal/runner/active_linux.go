@@ -3,7 +3,6 @@
 package runner
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -57,7 +56,7 @@ func (c *active) perform() *wire.Exited {
 	defer r.Close()
 	limit := time.AfterFunc(time.Duration(timeoutMillis(c.start, c.args))*time.Millisecond, func() { c.endBecause(wire.TimedOut) })
 	defer limit.Stop()
-	if refusal := c.release(r); refusal != nil {
+	if refusal := c.begin(r); refusal != nil {
 		return refusal.exited("")
 	}
 	pumped := make(chan struct{})
@@ -76,7 +75,9 @@ func (c *active) perform() *wire.Exited {
 	return c.exited(end, err)
 }
 
-// launch starts the stages, if the call may still start.
+// launch gives the call a process to watch over it, if the call may still start. That
+// process is of this epoch: whoever ends the epoch holds the gate too, and ends it.
+// So what passes here runs before the epoch's end or not at all.
 func (c *active) launch() (*call.Running, *refusal) {
 	s := c.session
 	s.gate.Lock()
@@ -84,7 +85,7 @@ func (c *active) launch() (*call.Running, *refusal) {
 	if r := c.mayStart(); r != nil {
 		return nil, r
 	}
-	r, err := call.Launch(s.procs, call.Order{
+	r, err := s.inits.Launch(call.Order{
 		Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace,
 	})
 	if err != nil {
@@ -96,28 +97,12 @@ func (c *active) launch() (*call.Running, *refusal) {
 	return r, nil
 }
 
-// release waits for the sandbox and lets the call run, if it still may: the second
-// look at the epoch comes after fork and before exec.
-func (c *active) release(r *call.Running) *refusal {
-	if err := r.Ready(); err != nil {
+// begin lets the call run.
+func (c *active) begin(r *call.Running) *refusal {
+	if err := r.Begin(); err != nil {
 		return c.notRun(r, err)
 	}
-	s := c.session
-	s.gate.Lock()
-	refusal := c.mayStart()
-	var err error
-	if refusal == nil {
-		err = r.Release()
-	}
-	s.gate.Unlock()
-	if refusal != nil {
-		c.notRun(r, nil)
-		return refusal
-	}
-	if err = errors.Join(err, r.Started()); err != nil {
-		return c.notRun(r, err)
-	}
-	_ = s.tell(wire.Frame{Started: &wire.Started{Call: c.start.Call}}) // a broken connection shows where it is read
+	_ = c.session.tell(wire.Frame{Started: &wire.Started{Call: c.start.Call}}) // a broken connection shows where it is read
 	return nil
 }
 
@@ -137,7 +122,7 @@ func (c *active) mayStart() *refusal {
 	return c.session.stands.profile(c.start.Profile)
 }
 
-// notRun ends stages whose call did not run, and says why it did not.
+// notRun ends a call that did not run, and says why it did not.
 func (c *active) notRun(r *call.Running, why error) *refusal {
 	r.Kill()
 	_, err := r.Wait()

@@ -51,11 +51,11 @@ func (s standing) admit(st *wire.Start) (tool.Call, *refusal) {
 	if st.Workspace != s.workspace {
 		return tool.Call{}, refused("", "the workspace of this container is %s, not %q", s.workspace, st.Workspace)
 	}
-	c, err := tool.Decode(st.Tool, []byte(st.Arguments))
+	c, err := tool.Canonical(st.Tool, []byte(st.Arguments))
 	if err != nil {
 		return tool.Call{}, refused("", "%v", err)
 	}
-	if st.Digest != c.Digest || st.Arguments != string(c.Canonical) {
+	if st.Digest != c.Digest {
 		return tool.Call{}, refused("", "the arguments are not the ones that their digest was made of")
 	}
 	if err := call.CheckCommand(c.Arguments); err != nil {

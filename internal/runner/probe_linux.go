@@ -19,8 +19,10 @@ import (
 // of a call shows in every mode when it tries what must fail.
 func Probe(r call.Reaper, workspace string) wire.Enforcement {
 	f := findings{kernel: sandbox.Kernel(), failed: map[policy.Mode]error{}, readOnlyMount: isReadOnly(workspace)}
+	inits := call.NewPool(r)
+	defer inits.Empty()
 	for _, m := range policy.Modes() {
-		if err := tryPath(r, policy.Profile{Mode: m}, workspace); err != nil {
+		if err := tryPath(inits, policy.Profile{Mode: m}, workspace); err != nil {
 			f.failed[m] = err
 		}
 	}
@@ -90,16 +92,13 @@ func (f findings) detail() string {
 }
 
 // tryPath runs nothing through the path of a call.
-func tryPath(r call.Reaper, p policy.Profile, workspace string) error {
-	c, err := call.Launch(r, call.Order{Profile: p, Tool: call.Selftest, Workspace: workspace})
+func tryPath(inits *call.Pool, p policy.Profile, workspace string) error {
+	c, err := inits.Launch(call.Order{Profile: p, Tool: call.Selftest, Workspace: workspace})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	err = c.Ready()
-	if err == nil {
-		err = errors.Join(c.Release(), c.Started())
-	}
+	err = c.Begin()
 	end, waitErr := c.Wait()
 	switch {
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/runner/call"
 	"github.com/agentsession-dev/operator/internal/tool"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -20,6 +21,7 @@ const maxCalls = 32
 type session struct {
 	conns *connections
 	procs *reaper
+	inits *call.Pool // of this connection's time
 
 	// gate orders everything that starts something and everything that ends all: who
 	// holds it can be sure that no call passes from ordered to running meanwhile.
@@ -31,7 +33,7 @@ type session struct {
 }
 
 func newSession(c *connections, r *reaper, stands standing) *session {
-	return &session{conns: c, procs: r, stands: stands, calls: map[string]*active{}}
+	return &session{conns: c, procs: r, inits: call.NewPool(r), stands: stands, calls: map[string]*active{}}
 }
 
 // serve takes orders until the connection or the context ends. When it returns, the
@@ -164,6 +166,7 @@ func (s *session) sweepLocked(cause wire.Cause) (int, error) {
 		c.dies(cause)
 		c.out.close()
 	}
+	s.inits.Empty() // what was started ahead of time belongs to the epoch too
 	killed, err := s.procs.sweep()
 	if err != nil {
 		// Nobody can say what lives here: the end of the first process ends it all.

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -23,18 +24,30 @@ const MaxArguments = 1 << 20
 type Tool struct {
 	Name        string
 	Description string
-	Schema      json.RawMessage // the JSON schema of its arguments; the same bytes in every build
+	Schema      json.RawMessage // from All: the JSON schema of its arguments; the same bytes in every build
 	ReadsOnly   bool            // calls of it may run beside one another
 
+	schema func() schema
+	decode func([]byte) (Arguments, error)
+}
+
+// schema is made when it is first asked for: the processes of a call never do.
+type schema struct {
+	raw      json.RawMessage
 	resolved *jsonschema.Resolved
-	decode   func([]byte) (Arguments, error)
 }
 
 // Arguments are the decoded arguments of one tool: *Read, *Write or *Bash.
 type Arguments interface{ check() error }
 
 // All returns every tool, in the order in which the model sees them.
-func All() []Tool { return slices.Clone(all) }
+func All() []Tool {
+	tools := slices.Clone(all)
+	for i, t := range tools {
+		tools[i].Schema = t.schema().raw
+	}
+	return tools
+}
 
 var all = []Tool{readTool, writeTool, bashTool}
 
@@ -70,21 +83,39 @@ func Decode(name string, raw []byte) (Call, error) {
 	if err != nil {
 		return Call{}, fmt.Errorf("arguments of %s: %w", name, err)
 	}
-	if err := t.resolved.Validate(instance); err != nil {
+	if err := t.schema().resolved.Validate(instance); err != nil {
 		return Call{}, fmt.Errorf("arguments of %s: %w", name, err)
 	}
+	return t.call(raw)
+}
+
+// Canonical reads arguments that Decode has made canonical. Whatever has another form is
+// an error: what an encoder makes of the decoded values must be the same bytes.
+func Canonical(name string, raw []byte) (Call, error) {
+	t, ok := Named(name)
+	if !ok {
+		return Call{}, fmt.Errorf("there is no tool named %.60q; the tools are %s", name, names())
+	}
+	c, err := t.call(raw)
+	if err == nil && !bytes.Equal(c.Canonical, raw) {
+		err = fmt.Errorf("arguments of %s: they are not in their canonical form", name)
+	}
+	return c, err
+}
+
+func (t Tool) call(raw []byte) (Call, error) {
 	args, err := t.decode(raw)
 	if err != nil {
-		return Call{}, fmt.Errorf("arguments of %s: %w", name, err)
+		return Call{}, fmt.Errorf("arguments of %s: %w", t.Name, err)
 	}
 	if err := args.check(); err != nil {
-		return Call{}, fmt.Errorf("arguments of %s: %w", name, err)
+		return Call{}, fmt.Errorf("arguments of %s: %w", t.Name, err)
 	}
 	canonical, err := canonicalJSON(args)
 	if err != nil {
-		return Call{}, fmt.Errorf("arguments of %s: %w", name, err)
+		return Call{}, fmt.Errorf("arguments of %s: %w", t.Name, err)
 	}
-	return Call{Tool: t, Arguments: args, Canonical: canonical, Digest: DigestOf(name, canonical)}, nil
+	return Call{Tool: t, Arguments: args, Canonical: canonical, Digest: DigestOf(t.Name, canonical)}, nil
 }
 
 // DigestOf is the digest of a call with canonical arguments.
@@ -124,20 +155,9 @@ func define[A any, P interface {
 	*A
 	Arguments
 }](name, description string, readsOnly bool) Tool {
-	schema, err := jsonschema.For[A](nil)
-	if err != nil {
-		panic(fmt.Sprintf("tool %s: %v", name, err))
-	}
-	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		panic(fmt.Sprintf("tool %s: %v", name, err))
-	}
-	raw, err := json.Marshal(schema)
-	if err != nil {
-		panic(fmt.Sprintf("tool %s: %v", name, err))
-	}
 	return Tool{
-		Name: name, Description: description, Schema: raw, ReadsOnly: readsOnly, resolved: resolved,
+		Name: name, Description: description, ReadsOnly: readsOnly,
+		schema: sync.OnceValue(func() schema { return schemaOf[A](name) }),
 		decode: func(raw []byte) (Arguments, error) {
 			a := new(A)
 			if err := json.Unmarshal(raw, a); err != nil {
@@ -146,4 +166,20 @@ func define[A any, P interface {
 			return P(a), nil
 		},
 	}
+}
+
+func schemaOf[A any](name string) schema {
+	s, err := jsonschema.For[A](nil)
+	if err != nil {
+		panic(fmt.Sprintf("tool %s: %v", name, err))
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		panic(fmt.Sprintf("tool %s: %v", name, err))
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("tool %s: %v", name, err))
+	}
+	return schema{raw, resolved}
 }

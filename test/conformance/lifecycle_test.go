@@ -31,6 +31,16 @@ func wantEmpty(t *testing.T, c *runnertest.Container) {
 	}
 }
 
+// wantNoCall demands that nothing lives in a container but the supervisor and what waits for calls.
+func wantNoCall(t *testing.T, c *runnertest.Container) {
+	t.Helper()
+	n, err := c.Processes()
+	waiting, waitErr := c.Waiting()
+	if err := errors.Join(err, waitErr); err != nil || n != 1+waiting {
+		t.Errorf("%d processes are in the container (%v), of them %d wait: want the supervisor beside those", n, err, waiting)
+	}
+}
+
 func start(t *testing.T, l *runnertest.Link, p policy.Profile, command string) string {
 	t.Helper()
 	st, err := l.Order(p, wire.Workspace, "bash", fmt.Sprintf(`{"command":%q}`, command))
@@ -111,7 +121,7 @@ func TestNothingOutlivesACall(t *testing.T) {
 			}
 			r := wait(t, l, st.Call)
 			size := sizeOf(t, p.Path("workspace/daemon"))
-			wantEmpty(t, c)
+			wantNoCall(t, c)
 			if r.Cause != tc.want || r.Processes == 0 || tc.want == wire.Finished && r.Status != 4 {
 				t.Errorf("exited = %+v", r.Exited)
 			}

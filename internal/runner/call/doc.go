@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package call is the one path by which any tool runs, in two stages beside the
-// process that orders it:
+// Package call is the one path by which any tool runs. A process of its own watches
+// over each call, and can reach all of it and nothing else:
 //
-//	supervisor ──► init: own signal domain, subreaper ──► exec: confines itself, tests it, waits, execs
-//	           order and go-ahead, pipe ──────────────────►
-//	           ◄────────────────────── ready, or what was wrong
-//	           control, pipe ──► init
-//	           ◄────── end, once nothing of the call is left
+//	supervisor ──────► init: own signal domain, subreaper ──────► child, a fork of init:
+//	       order with the output's pipe, socket pair ──►          confines itself, tests it, execs
+//	       ◄── started, or what was wrong
+//	       half closed: end the call ──►
+//	       ◄── end, once nothing of the call is left
 //
-// It decides how a call is started, watched and ended. It knows nothing of agents,
-// epochs or credits. Any step that fails means that nothing of the call has run.
+// An init whose call is over has nothing left in its domain and can take the next
+// order; a Pool keeps such. What has been started ahead of time dies with everything
+// else when the container is swept.
+//
+// The child is forked without exec, so it has one thread, and performs a plan: system
+// calls prepared in init as numbers (package sandbox). Go's runtime is not at work in it.
+//
+// The package decides how a call is started, watched and ended. It knows nothing of
+// agents, epochs or credits. Any step that fails means that nothing of the call has run.
 package call
 
-// Descriptors that the stages find open.
+// fdOrders is init's end of the socket pair.
+const fdOrders = 3
+
+// What init says: a mark, the length of a text, and the text.
 const (
-	fdOrder   = 3 // read: the order, later one byte as the go-ahead
-	fdReport  = 4 // write: readyMark, or failMark and a text; closed by exec
-	fdControl = 5 // read, init only: a byte or its end means: end the call
-	fdEnd     = 6 // write, init only: the End as JSON
+	startedMark = 'S'
+	failMark    = 'F' // the text says why; nothing of the call has run or is left
+	endMark     = 'X' // the text is the End as JSON; nothing of the call is left
+	lostMark    = 'L' // the text says why init ends; something of the call may be left
 )
 
-const (
-	readyMark = 'R'
-	failMark  = 'E'
-	goMark    = 'G'
-)
-
-// FailedStatus is the exit status of a stage that could not put up the sandbox.
+// FailedStatus is the exit status of a process that could not put up the sandbox.
 const FailedStatus = 125
 
 // self is this program, also when its file has been replaced since it started.

@@ -6,66 +6,57 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"sync/atomic"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/runner/sandbox"
+	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// Init is the first stage: it watches over one call and ends all of it. The caller
-// must have locked its goroutine to its thread, which is the only one in the domain.
+// Init watches over one call after the other and ends all of each. The caller must have
+// locked its goroutine to its thread, which is the only one in the domain.
 func Init() int {
-	end, err := watch()
-	if err != nil {
-		end = End{Failed: err.Error()}
+	i := initStage{orders: orders{fd: fdOrders}, prepared: map[rules]*sandbox.Prepared{}}
+	err := i.enter()
+	for err == nil {
+		err = i.serve()
 	}
-	b, jsonErr := json.Marshal(end)
-	_, writeErr := os.NewFile(fdEnd, "end").Write(b)
-	if errors.Join(err, jsonErr, writeErr) != nil {
-		return FailedStatus
+	if errors.Is(err, errNoMore) {
+		return 0
 	}
-	return 0
+	_ = i.orders.say(lostMark, []byte(err.Error())) // without a reader there is nobody to tell
+	return FailedStatus
 }
 
-func watch() (End, error) {
+// errNoMore means that whoever gives orders has none any more, or wants the call ended.
+var errNoMore = errors.New("there are no more orders")
+
+type initStage struct {
+	orders   orders
+	prepared map[rules]*sandbox.Prepared
+}
+
+// rules are what a prepared sandbox depends on.
+type rules struct {
+	profile   policy.Profile
+	workspace string
+}
+
+// enter makes this process one that can reach its call and nothing else.
+func (i *initStage) enter() error {
 	if err := errors.Join(sandbox.ForbidPrivileges(), sandbox.Hide()); err != nil {
-		return End{}, err
+		return err
 	}
-	// Whoever becomes a child of this process must not inherit its own pipes.
-	unix.CloseOnExec(fdControl)
-	unix.CloseOnExec(fdEnd)
+	// Whoever becomes a child of this process must not inherit its orders.
+	unix.CloseOnExec(fdOrders)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return End{}, fmt.Errorf("becoming subreaper: %w", err)
+		return fmt.Errorf("becoming subreaper: %w", err)
 	}
 	if err := sandbox.EnterScope(); err != nil {
-		return End{}, err
+		return err
 	}
-	if err := inDomain(); err != nil {
-		return End{}, err
-	}
-	pid, err := syscall.ForkExec(self, []string{"toolbox", "exec"}, &syscall.ProcAttr{
-		Env: []string{}, Files: []uintptr{0, 1, 2, fdOrder, fdReport},
-	})
-	if err != nil {
-		return End{}, fmt.Errorf("starting the exec stage: %w", err)
-	}
-	for _, fd := range []int{1, 2, fdOrder, fdReport} {
-		_ = unix.Close(fd) // whose end shall be seen when the command's copies are gone
-	}
-	r := &reaping{main: pid, mainExited: make(chan struct{}), empty: make(chan struct{})}
-	go r.run()
-	select {
-	case <-r.mainExited:
-	case <-ordered():
-	}
-	if err := r.sweep(); err != nil {
-		return End{}, err
-	}
-	return r.end(), nil
+	return inDomain()
 }
 
 // inDomain is the guard of kill(-1), which outside of a signal domain would reach
@@ -77,74 +68,62 @@ func inDomain() error {
 	return nil
 }
 
-func ordered() <-chan struct{} {
-	c := make(chan struct{})
-	go func() {
-		defer close(c)
-		var b [1]byte
-		_, _ = os.NewFile(fdControl, "control").Read(b[:]) // a byte, or the end of whoever holds the other end
-	}()
-	return c
-}
-
-// reaping collects every process that becomes a child of init. When there is none
-// left, nothing of the call lives: orphans are handed to init before they can be missed.
-type reaping struct {
-	main       int
-	mainExited chan struct{}
-	empty      chan struct{}
-	sweeping   atomic.Bool
-	status     unix.WaitStatus // of main, once mainExited is closed
-	killed     int             // by the sweep, once empty is closed
-}
-
-func (r *reaping) run() {
-	defer close(r.empty)
-	for {
-		var ws unix.WaitStatus
-		// WALL: also children that announce their end by another signal, or by none.
-		pid, err := unix.Wait4(-1, &ws, unix.WALL, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return // ECHILD
-		case !ws.Exited() && !ws.Signaled():
-			// A command can make init its tracer; such stops are no ends.
-		case pid == r.main:
-			r.status = ws
-			close(r.mainExited)
-		case r.sweeping.Load() && ws.Signaled() && ws.Signal() == unix.SIGKILL:
-			r.killed++
-		}
+// serve takes one order and brings it to its end. An error ends this process.
+func (i *initStage) serve() error {
+	o, output, err := i.orders.next()
+	if err != nil {
+		return err
 	}
+	c, err := i.start(o, output)
+	_ = unix.Close(output) // whose end shall be seen when the call's copies are gone
+	if err != nil {
+		return i.orders.say(failMark, []byte(err.Error()))
+	}
+	w := watch{child: c}
+	withdrawn, err := w.untilOver(&i.orders)
+	if err != nil {
+		return err
+	}
+	if w.failed != nil {
+		err = i.orders.say(failMark, []byte(w.failed.Error()))
+	} else if b, jsonErr := json.Marshal(w.end()); jsonErr != nil {
+		err = jsonErr
+	} else {
+		err = i.orders.say(endMark, b)
+	}
+	if withdrawn {
+		return errors.Join(err, errNoMore)
+	}
+	return err
 }
 
-// sweep kills the domain until nobody is left. kill answers success also where it was
-// refused: the truth is in what there is to wait for.
-func (r *reaping) sweep() error {
-	r.sweeping.Store(true)
-	for {
-		if err := inDomain(); err != nil {
-			return err
+// start forks the child that becomes the call.
+func (i *initStage) start(o Order, output int) (*child, error) {
+	key := rules{o.Profile, o.Workspace}
+	ready := i.prepared[key]
+	if ready == nil {
+		var err error
+		if ready, err = sandbox.Prepare(o.Profile, o.Workspace); err != nil {
+			return nil, err
 		}
-		_ = unix.Kill(-1, unix.SIGKILL)
-		select {
-		case <-r.empty:
-			return nil
-		case <-time.After(20 * time.Millisecond):
-		}
+		i.prepared[key] = ready
 	}
-}
-
-func (r *reaping) end() End {
-	e := End{Processes: r.killed}
-	if r.status.Signaled() {
-		e.Signal = unix.SignalName(r.status.Signal())
-		if e.Signal == "" {
-			e.Signal = fmt.Sprintf("signal %d", int(r.status.Signal()))
-		}
-		return e
+	p, err := programFor(o)
+	if err != nil {
+		return nil, err
 	}
-	e.Status = r.status.ExitStatus()
-	return e
+	confined, err := ready.Steps(wire.HomeDir)
+	if err != nil {
+		return nil, err
+	}
+	stdin, err := p.input()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(stdin)
+	plan, err := p.plan(stdin, output, confined)
+	if err != nil {
+		return nil, err
+	}
+	return fork(plan)
 }

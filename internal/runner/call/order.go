@@ -13,7 +13,7 @@ import (
 	"github.com/agentsession-dev/operator/internal/policy"
 )
 
-// Order is what the stages are told about a call. It travels through a pipe, never
+// Order is what init is told about a call. It travels through a socket pair, never
 // through arguments or the environment, which other processes can read.
 type Order struct {
 	Profile   policy.Profile `json:"profile"`
@@ -36,7 +36,7 @@ func encodeOrder(o Order) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...), nil
 }
 
-// readOrder reads one order and not a byte beyond it: the go-ahead follows on the same pipe.
+// readOrder reads one order and not a byte beyond it.
 func readOrder(r io.Reader) (Order, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -75,5 +75,4 @@ type End struct {
 	Status    int    `json:"status"`           // exit status of the command, if it exited
 	Signal    string `json:"signal,omitempty"` // that ended it, if one did
 	Processes int    `json:"processes"`        // left over by the command and ended with it
-	Failed    string `json:"failed,omitempty"` // why init could not do its work
 }

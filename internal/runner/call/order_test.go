@@ -27,7 +27,7 @@ func TestAnOrderComesAsItWent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := bytes.NewReader(append(b, goMark))
+	r := bytes.NewReader(append(b, 'G'))
 	got, err := readOrder(r)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestAnOrderComesAsItWent(t *testing.T) {
 		t.Errorf("readOrder() (-want +got):\n%s", diff)
 	}
 	if r.Len() != 1 {
-		t.Errorf("%d bytes are left, want the go-ahead alone", r.Len())
+		t.Errorf("%d bytes are left, want the one behind it alone", r.Len())
 	}
 }
 

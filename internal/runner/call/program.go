@@ -3,9 +3,7 @@
 package call
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -17,11 +15,12 @@ import (
 // Selftest is the name of the order that runs nothing: it exists to try the path itself.
 const Selftest = "selftest"
 
-// Program is what the exec stage becomes.
+// program is what the child becomes.
 type program struct {
 	path string
 	argv []string
 	env  []string
+	dir  string // where it starts
 	// stdin is what the program reads from descriptor 0; nil is /dev/null.
 	stdin []byte
 }
@@ -48,12 +47,12 @@ func Environment(workspace string) []string {
 }
 
 func programFor(o Order) (program, error) {
-	p := program{path: self, env: Environment(o.Workspace)}
+	p := program{path: self, env: Environment(o.Workspace), dir: o.Workspace}
 	if o.Tool == Selftest {
 		p.argv = []string{"toolbox", "tool", Selftest}
 		return p, nil
 	}
-	c, err := tool.Decode(o.Tool, []byte(o.Arguments))
+	c, err := tool.Canonical(o.Tool, []byte(o.Arguments))
 	if err != nil {
 		return program{}, err
 	}
@@ -89,21 +88,4 @@ func lookUp(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("there is no %s in the image's %s", name, searchPath)
-}
-
-// memory puts bytes into a nameless file that descriptor 0 can be.
-func memory(b []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("arguments", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("creating a file in memory: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "arguments")
-	_, err = f.Write(b)
-	if err == nil {
-		_, err = f.Seek(0, 0)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("filling a file in memory: %w", err), f.Close())
-	}
-	return f, nil
 }

@@ -15,24 +15,30 @@ import (
 
 // Local runs calls by itself, by the same path as a supervisor: inside a tools
 // container, beside the supervisor that is there.
-type Local struct{ Workspace string }
+type Local struct {
+	workspace string
+	inits     *call.Pool
+}
+
+// NewLocal makes a caller whose workspace is at a path. Close ends what waits for calls.
+func NewLocal(workspace string) Local { return Local{workspace, call.NewPool(call.Waiter{})} }
+
+// Close ends the processes that wait for calls.
+func (l Local) Close() { l.inits.Empty() }
 
 const localOutput = 1 << 20
 
 // Call implements Caller.
 func (l Local) Call(p policy.Profile, tool, arguments string) (Result, error) {
-	r, err := call.Launch(call.Waiter{}, call.Order{Profile: p, Tool: tool, Arguments: arguments, Workspace: l.Workspace})
+	r, err := l.inits.Launch(call.Order{Profile: p, Tool: tool, Arguments: arguments, Workspace: l.workspace})
 	if err != nil {
 		return Result{}, err
 	}
 	defer r.Close()
-	if err := r.Ready(); err != nil {
+	if err := r.Begin(); err != nil {
 		r.Kill()
 		_, waitErr := r.Wait()
 		return Result{}, errors.Join(err, waitErr)
-	}
-	if err := errors.Join(r.Release(), r.Started()); err != nil {
-		return Result{}, err
 	}
 	output := make(chan string, 1)
 	go func() {
@@ -53,7 +59,7 @@ func (l Local) Call(p policy.Profile, tool, arguments string) (Result, error) {
 
 // Here is the place of Local.
 func (l Local) Here(toolbox string) Place {
-	return Place{Toolbox: toolbox, Workspace: l.Workspace, Host: func(p string) string { return p }, User: -1}
+	return Place{Toolbox: toolbox, Workspace: l.workspace, Host: func(p string) string { return p }, User: -1}
 }
 
 // CanPrepare reports whether fixtures can be made.

@@ -3,8 +3,10 @@
 package runnertest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,23 +14,53 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// BenchmarkPlainExec is what a call costs without any sandbox.
-func BenchmarkPlainExec(b *testing.B) {
+// BenchmarkCall runs one command in every way in turn, so that what else the machine
+// does falls on all alike, and reports the medians: plain fork and exec,
+// calls through a real supervisor from start to
+// exited, and bubblewrap where it is installed. It needs root.
+func BenchmarkCall(b *testing.B) {
+	ways := map[string]func() error{
+		"plain": func() error { return exec.Command("/bin/bash", "-c", "exec /bin/true").Run() },
+	}
+	toolbox := buildFor(b)
+	for _, mode := range policy.Modes() {
+		prof := policy.Profile{Mode: mode}
+		ways[mode.String()] = throughSupervisor(b, NewPod(b, toolbox), prof)
+	}
+	if path, err := exec.LookPath("bwrap"); err == nil {
+		ways["bubblewrap"] = func() error { return exec.Command(path, bubblewrap...).Run() }
+	}
+	took := map[string][]time.Duration{}
 	for b.Loop() {
-		if err := exec.Command("/bin/bash", "-c", "exec /bin/true").Run(); err != nil {
-			b.Fatal(err)
+		for name, run := range ways {
+			start := time.Now()
+			if err := run(); err != nil {
+				b.Fatalf("%s: %v", name, err)
+			}
+			took[name] = append(took[name], time.Since(start))
 		}
 	}
+	plain := median(took["plain"])
+	for name, times := range took {
+		b.ReportMetric(float64(median(times).Microseconds())/1000, name+"-ms")
+		if name != "plain" {
+			b.ReportMetric(float64((median(times)-plain).Microseconds())/1000, name+"-over-plain-ms")
+		}
+	}
+	b.ReportMetric(0, "ns/op") // all ways in a row mean nothing
 }
 
-// BenchmarkConfinedCall is the same command as a call through a real supervisor, from
-// start to exited. It needs root.
-func BenchmarkConfinedCall(b *testing.B) {
+// bubblewrap confines as workspace-write does, as far as it can.
+var bubblewrap = []string{"--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--dev", "/dev",
+	"--proc", "/proc", "--tmpfs", "/tmp", "--", "/bin/bash", "-c", "exec /bin/true"}
+
+func buildFor(b *testing.B) string {
+	b.Helper()
 	dir, err := os.MkdirTemp("", "toolbox")
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	b.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil {
 		b.Fatal(err)
 	}
@@ -36,26 +68,32 @@ func BenchmarkConfinedCall(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := NewPod(b, toolbox)
-	for _, prof := range []policy.Profile{{Mode: policy.ReadOnly}, {Mode: policy.WorkspaceWrite}} {
-		b.Run(prof.Mode.String(), func(b *testing.B) {
-			a, err := NewAgent(p.Ctl(wire.ContainerFor(prof)))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer a.Close()
-			p.Start(b, wire.ContainerFor(prof), Options{})
-			l, err := a.Accept(wire.Epoch{Boot: 1}, prof, 20*time.Second)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer l.Close()
-			for b.Loop() {
-				r, err := l.Call(prof, wire.Workspace, "bash", `{"command":"exec /bin/true"}`)
-				if err != nil || r.Cause != wire.Finished || r.Status != 0 {
-					b.Fatalf("%+v, %v", r, err)
-				}
-			}
-		})
+	return toolbox
+}
+
+func throughSupervisor(b *testing.B, p *Pod, prof policy.Profile) func() error {
+	b.Helper()
+	a, err := NewAgent(p.Ctl(wire.ContainerFor(prof)))
+	if err != nil {
+		b.Fatal(err)
 	}
+	b.Cleanup(a.Close)
+	p.Start(b, wire.ContainerFor(prof), Options{})
+	l, err := a.Accept(wire.Epoch{Boot: 1}, prof, 20*time.Second)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(l.Close)
+	return func() error {
+		r, err := l.Call(prof, wire.Workspace, "bash", `{"command":"exec /bin/true"}`)
+		if err == nil && (r.Cause != wire.Finished || r.Status != 0) {
+			err = fmt.Errorf("%+v", r)
+		}
+		return err
+	}
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
 }

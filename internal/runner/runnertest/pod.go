@@ -206,6 +206,31 @@ func (c *Container) Processes() (int, error) {
 	return len(pids), err
 }
 
+// Waiting counts the processes in the container that wait for a call and watch over none.
+func (c *Container) Waiting() (n int, err error) {
+	supervisor, err := c.pid()
+	if err != nil {
+		return 0, err
+	}
+	pids, err := c.Pids()
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		if string(command) == "toolbox\x00init\x00" && len(children) == 0 &&
+			strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", supervisor)) {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // Pids lists the processes in the container, as the host sees them.
 func (c *Container) Pids() ([]int, error) {
 	pid, err := c.pid()

@@ -5,7 +5,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -37,8 +36,9 @@ const (
 	maxDescriptors = 16384
 )
 
-// Limit sets the resource limits of a call.
-func Limit() error {
+// limits are the steps that set the resource limits of a call.
+func limits() ([]Step, error) {
+	var steps []Step
 	for _, l := range []struct {
 		name  string
 		which int
@@ -50,39 +50,31 @@ func Limit() error {
 	} {
 		var old unix.Rlimit
 		if err := unix.Getrlimit(l.which, &old); err != nil {
-			return fmt.Errorf("reading the limit on %s: %w", l.name, err)
+			return nil, fmt.Errorf("reading the limit on %s: %w", l.name, err)
 		}
 		n := min(l.max, old.Max)
-		if err := unix.Setrlimit(l.which, &unix.Rlimit{Cur: n, Max: n}); err != nil {
-			return fmt.Errorf("limiting %s: %w", l.name, err)
-		}
+		limit := &unix.Rlimit{Cur: n, Max: n}
+		steps = append(steps, Step{What: "limiting " + l.name, Number: unix.SYS_PRLIMIT64,
+			Args: args(0, uintptr(l.which), address(limit), 0), Keep: limit})
 	}
-	return nil
+	return steps, nil
 }
 
-// InstallFilter puts the calling thread under the filter of the profile. It is the
-// last restriction: the filter would refuse some of the others.
-func InstallFilter(p policy.Profile) error {
+// filterOf assembles the filter of a profile.
+func filterOf(p policy.Profile) (*unix.SockFprog, error) {
 	program, err := Filter(p)
 	if err != nil {
-		return err
-	}
-	if withoutSeccomp() {
-		return nil
+		return nil, err
 	}
 	raw, err := bpf.Assemble(program)
 	if err != nil {
-		return fmt.Errorf("assembling the seccomp filter: %w", err)
+		return nil, fmt.Errorf("assembling the seccomp filter: %w", err)
 	}
 	filter := make([]unix.SockFilter, len(raw))
 	for i, r := range raw {
 		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
-	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&fprog))); errno != 0 {
-		return fmt.Errorf("installing the seccomp filter: %w", errno)
-	}
-	return nil
+	return &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}, nil
 }
 
 // HasSeccomp reports whether the kernel takes seccomp filters here.

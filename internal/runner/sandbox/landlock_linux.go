@@ -42,30 +42,32 @@ var temporaryTrees = []string{"/tmp", "/dev/shm"}
 // restricts only signals and abstract sockets, to the domain itself. It is what
 // makes kill(-1) reach one call and nothing else.
 func EnterScope() error {
-	return enter(&ll.RulesetAttr{Scoped: scopes, HandledAccessFS: ll.AccessFSRefer}, referAnywhere)
+	ruleset, err := newRuleset(&ll.RulesetAttr{Scoped: scopes, HandledAccessFS: ll.AccessFSRefer}, referAnywhere)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(ruleset)
+	if err := ll.LandlockRestrictSelf(ruleset, 0); err != nil {
+		return fmt.Errorf("entering a Landlock domain: %w", err)
+	}
+	return nil
 }
 
 // referAnywhere permits links and renames between directories. A domain that says
 // nothing about them forbids them as soon as a domain below it has any file rule.
 var referAnywhere = []fsRule{{path: "/", access: ll.AccessFSRefer}}
 
-// Confine puts the calling thread into the domain of its profile, below EnterScope's.
-// The second domain keeps the command from signalling or tracing the process that
-// watches over it, in every mode.
-func Confine(p policy.Profile, workspace string) error {
-	if err := Admit(p); err != nil {
-		return err
-	}
-	if withoutLandlock() {
-		return nil
-	}
+// rulesetOf makes the rules of a profile, for a domain below EnterScope's. That second
+// domain keeps the command from signalling or tracing the process that watches over
+// it, in every mode.
+func rulesetOf(p policy.Profile, workspace string) (int, error) {
 	attr := &ll.RulesetAttr{Scoped: scopes, HandledAccessNet: netAll} // no rule for any port
 	if p.Mode == policy.DangerFullAccess {
 		attr.HandledAccessFS = ll.AccessFSRefer
-		return enter(attr, referAnywhere)
+		return newRuleset(attr, referAnywhere)
 	}
 	attr.HandledAccessFS = fsAll
-	return enter(attr, rulesFor(p.Mode, workspace))
+	return newRuleset(attr, rulesFor(p.Mode, workspace))
 }
 
 type fsRule struct {
@@ -88,28 +90,25 @@ func rulesFor(m policy.Mode, workspace string) []fsRule {
 	return rules
 }
 
-func enter(attr *ll.RulesetAttr, rules []fsRule) error {
+func newRuleset(attr *ll.RulesetAttr, rules []fsRule) (int, error) {
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil {
-		return fmt.Errorf("asking for the Landlock ABI: %w", err)
+		return -1, fmt.Errorf("asking for the Landlock ABI: %w", err)
 	}
 	if abi < MinimumABI {
-		return fmt.Errorf("Landlock has ABI %d here; %d (Linux 6.12) is needed", abi, MinimumABI)
+		return -1, fmt.Errorf("Landlock has ABI %d here; %d (Linux 6.12) is needed", abi, MinimumABI)
 	}
 	ruleset, err := ll.LandlockCreateRuleset(attr, 0)
 	if err != nil {
-		return fmt.Errorf("creating a Landlock ruleset: %w", err)
+		return -1, fmt.Errorf("creating a Landlock ruleset: %w", err)
 	}
-	defer unix.Close(ruleset)
 	for _, r := range rules {
 		if err := addRule(ruleset, r); err != nil {
-			return fmt.Errorf("adding a Landlock rule for %s: %w", r.path, err)
+			_ = unix.Close(ruleset)
+			return -1, fmt.Errorf("adding a Landlock rule for %s: %w", r.path, err)
 		}
 	}
-	if err := ll.LandlockRestrictSelf(ruleset, 0); err != nil {
-		return fmt.Errorf("entering a Landlock domain: %w", err)
-	}
-	return nil
+	return ruleset, nil
 }
 
 // addRule names the tree itself: a symbolic link in its place is an error.

@@ -135,7 +135,7 @@ func TestFiltersThatCannotBeMade(t *testing.T) {
 		if _, err := Filter(p); err == nil {
 			t.Errorf("there is a filter for %+v", p)
 		}
-		if err := Confine(p, "/"); err == nil {
+		if _, err := Prepare(p, "/"); err == nil {
 			t.Errorf("there is a domain for %+v", p)
 		}
 	}

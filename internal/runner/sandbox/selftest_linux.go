@@ -3,8 +3,6 @@
 package sandbox
 
 import (
-	"errors"
-	"fmt"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -12,90 +10,42 @@ import (
 	"github.com/agentsession-dev/operator/internal/policy"
 )
 
-// Test tries, on the calling thread, what must fail under the profile. It is the last
-// step before exec: a layer that is absent, or was put on another thread, shows here,
-// while nothing of the call has run yet.
-func Test(p policy.Profile, workspace string) error {
-	if withoutTest() {
-		return nil
-	}
-	for _, t := range trials(p.Mode, workspace) {
-		if err := t.try(); !isOneOf(err, t.want) {
-			return fmt.Errorf("the sandbox does not hold: %s gave %s", t.what, outcome(err))
-		}
-	}
-	return nil
-}
-
-type trial struct {
-	what string
-	want []unix.Errno
-	try  func() error
-}
-
-func trials(m policy.Mode, workspace string) []trial {
-	ts := []trial{
-		{"signalling its parent", []unix.Errno{unix.EPERM}, func() error { return unix.Kill(unix.Getppid(), 0) }},
-		{"limiting its parent", []unix.Errno{unix.EPERM}, func() error {
-			return unix.Prlimit(unix.Getppid(), unix.RLIMIT_CORE, nil, nil)
-		}},
-		{"opening an internet socket", []unix.Errno{unix.EPERM}, func() error {
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-			closeOnSuccess(fd, err)
-			return err
-		}},
+// tests try what must fail under a mode. They are the last steps before exec: a layer
+// that is absent shows here, while nothing of the call has run yet.
+func tests(m policy.Mode, workspace string, parent int) ([]Step, error) {
+	pid := uintptr(parent)
+	steps := []Step{
+		{What: "signalling its parent", Number: unix.SYS_KILL, Args: args(pid, 0), Want: wants(unix.EPERM)},
+		{What: "limiting its parent", Number: unix.SYS_PRLIMIT64, Args: args(pid, unix.RLIMIT_CORE), Want: wants(unix.EPERM)},
+		{What: "opening an internet socket", Number: unix.SYS_SOCKET,
+			Args: args(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC), Want: wants(unix.EPERM)},
 	}
 	if m == policy.DangerFullAccess {
-		return ts
+		return steps, nil
 	}
 	// A file of one's own that permissions allow to write: only Landlock refuses it.
-	ts = append(ts, trial{"writing outside the workspace", []unix.Errno{unix.EACCES}, func() error {
-		fd, err := unix.Open("/proc/thread-self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-		closeOnSuccess(fd, err)
-		return err
-	}})
+	steps = append(steps, Step{What: "writing outside the workspace", Number: unix.SYS_OPENAT,
+		Args: args(atCwd, 0, unix.O_WRONLY|unix.O_CLOEXEC), Want: wants(unix.EACCES)}.withPath(1, "/proc/thread-self/comm"))
 	if m == policy.WorkspaceWrite {
-		return ts
+		return steps, nil
 	}
-	return append(ts,
-		trial{"creating a file in the workspace", []unix.Errno{unix.EACCES, unix.EROFS}, func() error {
-			name := filepath.Join(workspace, ".sandbox-test")
-			fd, err := unix.Open(name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-			if err == nil {
-				_ = unix.Unlink(name)
-			}
-			closeOnSuccess(fd, err)
-			return err
-		}},
+	file := filepath.Join(workspace, ".sandbox-test")
+	unlink := Step{Number: unix.SYS_UNLINKAT, Args: args(atCwd)}.withPath(1, file)
+	var st unix.Stat_t
+	if err := unix.Stat(workspace, &st); err != nil {
+		return nil, err
+	}
+	return append(steps,
+		Step{What: "creating a file in the workspace", Number: unix.SYS_OPENAT,
+			Args: args(atCwd, 0, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o600),
+			Want: wants(unix.EACCES, unix.EROFS), Undo: &unlink}.withPath(1, file),
 		// The mode that it already has: should it succeed, nothing has changed.
-		trial{"changing a mode", []unix.Errno{unix.EROFS}, func() error {
-			var st unix.Stat_t
-			if err := unix.Stat(workspace, &st); err != nil {
-				return err
-			}
-			return unix.Fchmodat(unix.AT_FDCWD, workspace, st.Mode&0o7777, 0)
-		}},
-	)
+		Step{What: "changing a mode", Number: unix.SYS_FCHMODAT, Args: args(atCwd, 0, uintptr(st.Mode&0o7777)),
+			Want: wants(unix.EROFS)}.withPath(1, workspace),
+	), nil
 }
 
-func closeOnSuccess(fd int, err error) {
-	if err == nil {
-		_ = unix.Close(fd)
-	}
-}
-
-func isOneOf(err error, want []unix.Errno) bool {
-	for _, w := range want {
-		if errors.Is(err, w) {
-			return true
-		}
-	}
-	return false
-}
-
-func outcome(err error) string {
-	if err == nil {
-		return "no error"
-	}
-	return fmt.Sprintf("%q", err.Error())
+func wants(errnos ...unix.Errno) (all [2]unix.Errno) {
+	copy(all[:], errnos)
+	return all
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tools performs the file tools. It runs inside the sandbox of the call, as
-// the process that the exec stage becomes: what may be read and written is the
+// what a child of its init becomes: what may be read and written is the
 // kernel's decision, and this package only reports it. Paths inside the workspace go
 // through os.Root, so that no link leads out of it by surprise.
 package tools
@@ -45,7 +45,7 @@ func run(name, workspace string, in io.Reader) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the arguments: %w", err)
 	}
-	c, err := tool.Decode(name, raw)
+	c, err := tool.Canonical(name, raw)
 	if err != nil {
 		return "", err
 	}

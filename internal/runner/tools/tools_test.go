@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/agentsession-dev/operator/internal/tool"
 )
 
 func use(t *testing.T, workspace, name string, args map[string]any) (string, int) {
@@ -21,6 +23,9 @@ func use(t *testing.T, workspace, name string, args map[string]any) (string, int
 	b, err := json.Marshal(args)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if c, err := tool.Decode(name, b); err == nil { // the agent makes them canonical; what it refuses comes as it is
+		b = c.Canonical
 	}
 	var out bytes.Buffer
 	status := Run(name, workspace, bytes.NewReader(b), &out)

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package call
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentsession-dev/operator/internal/runner/sandbox"
+)
+
+// plan is everything that the child does: its place, its confinement, exec.
+func (p program) plan(stdin, output int, confined []sandbox.Step) ([]sandbox.Step, error) {
+	exec, err := p.exec()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]sandbox.Step{
+		sandbox.Call("starting a session", unix.SYS_SETSID),
+		sandbox.OnPath("entering "+p.dir, unix.SYS_CHDIR, p.dir),
+		sandbox.Call("setting standard input", unix.SYS_DUP3, uintptr(stdin), 0, 0),
+		sandbox.Call("setting standard output", unix.SYS_DUP3, uintptr(output), 1, 0),
+		sandbox.Call("setting standard error", unix.SYS_DUP3, uintptr(output), 2, 0),
+	}, confined, []sandbox.Step{exec}), nil
+}
+
+// exec is the step that becomes the program.
+func (p program) exec() (sandbox.Step, error) {
+	argv, err := syscall.SlicePtrFromStrings(p.argv)
+	if err != nil {
+		return sandbox.Step{}, fmt.Errorf("executing %s: %w", p.path, err)
+	}
+	env, err := syscall.SlicePtrFromStrings(p.env)
+	if err != nil {
+		return sandbox.Step{}, fmt.Errorf("executing %s: %w", p.path, err)
+	}
+	s := sandbox.OnPath("executing "+p.argv[0], unix.SYS_EXECVE, p.path,
+		uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&env[0])))
+	s.Keep = []any{s.Keep, argv, env}
+	return s, nil
+}
+
+// input opens what the program reads. It never is a socket: bash would take it for a
+// remote shell's and read start-up files.
+func (p program) input() (int, error) {
+	if p.stdin == nil {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return -1, fmt.Errorf("opening standard input: %w", err)
+		}
+		return fd, nil
+	}
+	fd, err := unix.MemfdCreate("arguments", unix.MFD_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("creating a file in memory: %w", err)
+	}
+	for b := p.stdin; len(b) > 0 && err == nil; {
+		var n int
+		n, err = unix.Write(fd, b)
+		b = b[max(n, 0):]
+	}
+	if err == nil {
+		_, err = unix.Seek(fd, 0, 0)
+	}
+	if err != nil {
+		return -1, errors.Join(fmt.Errorf("filling a file in memory: %w", err), unix.Close(fd))
+	}
+	return fd, nil
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package call
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reaper waits for the children of this process.
+type Reaper interface {
+	// Start runs fork, which returns a child, and gives a channel that is closed when
+	// that child has been reaped.
+	Start(fork func() (pid int, err error)) (<-chan struct{}, error)
+}
+
+// Pool starts calls, and keeps inits whose call is over for the next.
+type Pool struct {
+	reaper Reaper
+
+	mu    sync.Mutex
+	idle  []*initProcess
+	times int // how often the pool was emptied
+}
+
+// maxIdle is how many inits wait for a call.
+const maxIdle = 4
+
+// NewPool makes a pool of children of this process.
+func NewPool(r Reaper) *Pool { return &Pool{reaper: r} }
+
+// Launch gives a call a process that will watch over it. The call itself waits for Begin.
+func (p *Pool) Launch(o Order) (*Running, error) {
+	b, err := encodeOrder(o)
+	if err != nil {
+		return nil, err
+	}
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	i, times, err := p.take()
+	if err == nil {
+		err = unix.SetNonblock(fds[0], true)
+	}
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	return &Running{Output: os.NewFile(uintptr(fds[0]), "output"), theirs: fds[1], order: b, init: i, pool: p, times: times}, nil
+}
+
+// Empty lets go of the inits that wait. Who is still at work is not taken back.
+func (p *Pool) Empty() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range p.idle {
+		_ = i.conn.Close()
+	}
+	p.idle, p.times = nil, p.times+1
+}
+
+// take gives an init that waits, or starts one.
+func (p *Pool) take() (*initProcess, int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle) > 0 {
+		i := p.idle[len(p.idle)-1]
+		p.idle = p.idle[:len(p.idle)-1]
+		select {
+		case <-i.gone: // ended by somebody else, for want of memory perhaps
+			_ = i.conn.Close()
+		default:
+			return i, p.times, nil
+		}
+	}
+	i, err := startInit(p.reaper)
+	return i, p.times, err
+}
+
+func (p *Pool) put(i *initProcess, times int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if times != p.times || len(p.idle) >= maxIdle {
+		_ = i.conn.Close()
+		return
+	}
+	p.idle = append(p.idle, i)
+}
+
+// initProcess is an init as its parent sees it.
+type initProcess struct {
+	conn *os.File // the near end of its socket pair, non-blocking
+	in   *bufio.Reader
+	gone <-chan struct{} // it was reaped
+}
+
+func startInit(r Reaper) (*initProcess, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("making a socket pair: %w", err)
+	}
+	defer unix.Close(pair[1])
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening /dev/null: %w", err), unix.Close(pair[0]))
+	}
+	defer unix.Close(null)
+	gone, err := r.Start(func() (int, error) {
+		n := uintptr(null)
+		return syscall.ForkExec(self, []string{"toolbox", "init"}, &syscall.ProcAttr{
+			Env: []string{}, Files: []uintptr{n, n, n, uintptr(pair[1])},
+		})
+	})
+	if err == nil {
+		err = unix.SetNonblock(pair[0], true)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting a process: %w", err), unix.Close(pair[0]))
+	}
+	conn := os.NewFile(uintptr(pair[0]), "orders")
+	return &initProcess{conn, bufio.NewReader(conn), gone}, nil
+}
+
+// send hands over an order and the descriptor for output.
+func (i *initProcess) send(order []byte, output int) error {
+	raw, err := i.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	n, rights := 0, unix.UnixRights(output)
+	waitErr := raw.Write(func(fd uintptr) bool {
+		n, err = unix.SendmsgN(int(fd), order, rights, nil, unix.MSG_NOSIGNAL)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if err = errors.Join(err, waitErr); err != nil {
+		return err
+	}
+	_, err = i.conn.Write(order[n:])
+	return err
+}
+
+// hear reads the next message.
+func (i *initProcess) hear() (mark byte, text []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(i.in, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > maxMessage {
+		return 0, nil, fmt.Errorf("a message of %d bytes", n)
+	}
+	text = make([]byte, n)
+	_, err = io.ReadFull(i.in, text)
+	return head[0], text, err
+}
+
+// maxMessage is the longest text that init says.
+const maxMessage = 64 << 10
+
+// halfClose tells init that no more orders come, while what it says is still heard.
+func (i *initProcess) halfClose() {
+	if raw, err := i.conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package call
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// watch is the time of one call.
+type watch struct {
+	child  *child
+	failed error // why the call did not start
+
+	status unix.WaitStatus // of the child, once it has ended
+	ended  bool
+	swept  bool
+	killed int // by the sweep
+}
+
+// reapEvery is how long, in milliseconds, an orphan of a call may stay unreaped.
+const reapEvery = 20
+
+// untilOver returns once nothing of the call is left. withdrawn says that the call was
+// ended because whoever ordered it wants, or is gone.
+func (w *watch) untilOver(from *orders) (withdrawn bool, err error) {
+	pidfd, err := unix.PidfdOpen(w.child.pid, 0)
+	if err != nil {
+		err = fmt.Errorf("watching the call: %w", err)
+		return false, errors.Join(err, w.sweep())
+	}
+	defer unix.Close(pidfd)
+	const orders, report = 0, 2
+	fds := []unix.PollFd{
+		{Fd: int32(from.fd), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}, {Fd: int32(w.child.report), Events: unix.POLLIN},
+	}
+	for starting := true; ; {
+		var n int
+		n, err = unix.Poll(fds, reapEvery)
+		if errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+		if err != nil {
+			return false, errors.Join(fmt.Errorf("watching the call: %w", err), w.sweep())
+		}
+		withdrawn = n > 0 && fds[orders].Revents != 0
+		none := w.reap(unix.WNOHANG)
+		if starting && (n > 0 && fds[report].Revents != 0 || w.ended || withdrawn) {
+			starting, fds = false, fds[:report]
+			w.started(from, withdrawn)
+		}
+		if !withdrawn && !w.ended && w.failed == nil {
+			continue
+		}
+		if !none {
+			err = w.sweep()
+		}
+		return withdrawn, err
+	}
+}
+
+// started is told that the child runs, or does not; it waits for it, unless that does
+// not matter any more.
+func (w *watch) started(to *orders, withdrawn bool) {
+	if withdrawn && !w.ended {
+		_ = unix.Close(w.child.report)
+		return
+	}
+	if w.failed = w.child.started(); w.failed == nil {
+		_ = to.say(startedMark, nil) // without a reader, the orders end too
+	}
+}
+
+// reap collects who has ended, and reports whether nobody is left: orphans are handed
+// to init before they can be missed.
+func (w *watch) reap(options int) (none bool) {
+	for {
+		var ws unix.WaitStatus
+		// WALL: also children that announce their end by another signal, or by none.
+		pid, err := unix.Wait4(-1, &ws, unix.WALL|options, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return true // ECHILD
+		case pid == 0:
+			return false
+		case !ws.Exited() && !ws.Signaled():
+			// A command can make init its tracer; such stops are no ends.
+		case pid == w.child.pid:
+			w.status, w.ended = ws, true
+		case w.swept && ws.Signaled() && ws.Signal() == unix.SIGKILL:
+			w.killed++
+		}
+	}
+}
+
+// sweep kills the domain and waits until nobody is left. The kernel lets no process
+// that the signal reaches complete a fork. kill answers success also where it was
+// refused: the truth is in what there is to wait for.
+func (w *watch) sweep() error {
+	if err := inDomain(); err != nil {
+		return err
+	}
+	w.swept = true
+	_ = unix.Kill(-1, unix.SIGKILL)
+	w.reap(0)
+	return nil
+}
+
+func (w *watch) end() End {
+	e := End{Processes: w.killed}
+	if w.status.Signaled() {
+		e.Signal = unix.SignalName(w.status.Signal())
+		if e.Signal == "" {
+			e.Signal = fmt.Sprintf("signal %d", int(w.status.Signal()))
+		}
+		return e
+	}
+	e.Status = w.status.ExitStatus()
+	return e
+}
