@@ -140,6 +140,30 @@ func TestServesAndStops(t *testing.T) {
 	}
 }
 
+// What was recorded from a real endpoint plays without it, and no key is in it.
+func TestRecords(t *testing.T) {
+	upstream, _ := start(t, t.Context(), "--listen", "127.0.0.1:0", "--script", write(t, "script.yaml", script),
+		"--api-key-file", write(t, "key", "upstream-secret"))
+	to := filepath.Join(t.TempDir(), "recorded.yaml")
+	recorder, _ := start(t, t.Context(), "--listen", "127.0.0.1:0", "--record-from", "http://"+upstream+"/v1", "--record-to", to,
+		"--upstream-key-file", write(t, "key", "upstream-secret\n"), "--api-key-file", write(t, "key", "own-secret"))
+	status, recorded := chat(t, http.DefaultClient, "http://"+recorder, "own-secret", "hello")
+	if status != 200 || !strings.Contains(recorded, "hi") {
+		t.Fatalf("status %d: %s", status, recorded)
+	}
+	data, err := os.ReadFile(to)
+	if err != nil || bytes.Contains(data, []byte("secret")) {
+		t.Fatalf("%v: %s", err, data)
+	}
+	player, _ := start(t, t.Context(), "--listen", "127.0.0.1:0", "--script", to)
+	if status, played := chat(t, http.DefaultClient, "http://"+player, "", "hello"); status != 200 || played != recorded {
+		t.Errorf("status %d: played\n%s\nrecorded\n%s", status, played, recorded)
+	}
+	if status, answer := chat(t, http.DefaultClient, "http://"+player, "", "other"); status != 400 || !strings.Contains(answer, "no rule of the script matches") {
+		t.Errorf("another conversation: status %d: %s", status, answer)
+	}
+}
+
 // stopWhenListed ends the program as soon as its second request, the slow one, is on record.
 func stopWhenListed(t *testing.T, c *http.Client, url string, stop func()) {
 	go func() {
@@ -172,7 +196,20 @@ func TestBadStarts(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no script":          {nil, "--script is missing"},
+		"no script":             {nil, "--script is missing"},
+		"script and recording":  {[]string{"--script", good, "--record-from", "http://127.0.0.1:1/v1", "--record-to", "x"}, "exclude each other"},
+		"no target":             {[]string{"--record-from", "http://127.0.0.1:1/v1"}, "--record-from and --record-to belong together"},
+		"an existing target":    {[]string{"--record-from", "http://127.0.0.1:1/v1", "--record-to", good}, "exists; record to another file"},
+		"a target in nowhere":   {[]string{"--record-from", "http://127.0.0.1:1/v1", "--record-to", "/nowhere/x"}, "make it first"},
+		"no URL to record":      {[]string{"--record-from", "api.example.com", "--record-to", "x"}, "write it like https://"},
+		"a key in the URL":      {[]string{"--record-from", "https://me:word@api.example.com", "--record-to", "x"}, "keys belong into headers"},
+		"an upstream key alone": {[]string{"--script", good, "--upstream-key-file", "x"}, "is for --record-from"},
+		"a missing upstream key": {[]string{
+			"--record-from", "http://127.0.0.1:1/v1", "--record-to", "x", "--upstream-key-file", "/nowhere/key",
+		}, "reading the API key"},
+		"a key that would leak": {[]string{
+			"--record-from", "http://127.0.0.1:1/v1", "--record-to", "x", "--api-key-file", write(t, "key", "secret"),
+		}, "would send this server's key to the real endpoint"},
 		"an argument":        {[]string{"play.yaml"}, `unexpected argument "play.yaml"`},
 		"an unknown flag":    {[]string{"--port", "1"}, "not defined: -port"},
 		"a missing script":   {[]string{"--script", "/nowhere/play.yaml"}, "reading the script: open /nowhere/play.yaml"},

@@ -20,12 +20,37 @@ func mustScript(t testing.TB, text string) *Script {
 	return s
 }
 
-// post sends a body as it stands and returns the status and the answer.
+// post sends a chat-completions body as it stands and returns the status and the answer.
 func post(t testing.TB, h http.Handler, body string) (int, string) {
+	t.Helper()
+	return postWith(t, h, "/v1/chat/completions", body, nil)
+}
+
+// postMessages sends a body of the messages format.
+func postMessages(t testing.TB, h http.Handler, body string) (int, string) {
+	t.Helper()
+	return postWith(t, h, "/v1/messages", body, nil)
+}
+
+// postWith also sets headers; an empty one is left out.
+func postWith(t testing.TB, h http.Handler, path, body string, header map[string]string) (int, string) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	defer server.Close()
-	resp, err := http.Post(server.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path == "/v1/messages" {
+		req.Header.Set("Anthropic-Version", "2023-06-01")
+	}
+	for name, value := range header {
+		req.Header.Del(name)
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +60,10 @@ func post(t testing.TB, h http.Handler, body string) (int, string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(answer)
+}
+
+func messagesBody(params string, turns ...string) string {
+	return `{"model":"m","max_tokens":100,` + params + `"messages":[` + strings.Join(turns, ",") + `]}`
 }
 
 // errorOf returns the message and code of an error answer.

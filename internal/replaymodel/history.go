@@ -15,6 +15,8 @@ type Record struct {
 	Status       int       `json:"status"`
 	Error        string    `json:"error,omitempty"`
 	Rule         string    `json:"rule,omitempty"`
+	Fault        string    `json:"fault,omitempty"`
+	Format       string    `json:"format"`
 	Stream       bool      `json:"stream"`
 	Complete     bool      `json:"complete"` // the whole reply was written
 	Conversation string    `json:"conversation,omitempty"`
@@ -22,10 +24,14 @@ type Record struct {
 	BodyDigest   string    `json:"bodyDigest"`
 	HeaderDigest string    `json:"headerDigest,omitempty"`
 
+	// ConversationDigest is what when.digest of a rule names.
+	ConversationDigest string `json:"conversationDigest,omitempty"`
+
 	// In tokens and whole blocks, as the reply's usage says it.
-	PromptTokens   int `json:"promptTokens"`
-	CachedTokens   int `json:"cachedTokens"`
-	UncachedTokens int `json:"uncachedTokens"`
+	PromptTokens     int `json:"promptTokens"`
+	CachedTokens     int `json:"cachedTokens"`
+	UncachedTokens   int `json:"uncachedTokens"`
+	CacheWriteTokens int `json:"cacheWriteTokens,omitempty"` // of the uncached, where a breakpoint had them cached
 
 	// In bytes of the prefix, exact, against the conversation's earlier requests.
 	PromptBytes       int          `json:"promptBytes"`
@@ -90,7 +96,7 @@ func (h *history) add(r Record, body []byte, p *prompt, messages []message, answ
 		h.accountLocked(&r, p, messages)
 		if answered {
 			e.stream = p.stream
-			h.cache.add(chain(p.stream))
+			h.cache.keep(p)
 		}
 	}
 	e.record = r
@@ -103,7 +109,9 @@ func (h *history) add(r Record, body []byte, p *prompt, messages []message, answ
 func (h *history) accountLocked(r *Record, p *prompt, messages []message) {
 	r.PromptBytes = len(p.stream)
 	r.PromptTokens = tokens(r.PromptBytes)
-	r.CachedTokens = h.cache.hits(chain(p.stream)) * blockTokens
+	read, write := h.cache.cached(p)
+	r.CachedTokens = read / blockBytes * blockTokens
+	r.CacheWriteTokens = (read+write)/blockBytes*blockTokens - r.CachedTokens
 	r.UncachedTokens = r.PromptTokens - r.CachedTokens
 	for _, e := range slices.Backward(h.entries) {
 		if e.record.Conversation != r.Conversation || len(e.stream) <= r.CommonPrefixBytes {
@@ -113,7 +121,7 @@ func (h *history) accountLocked(r *Record, p *prompt, messages []message) {
 	}
 	r.NewBytes = r.PromptBytes - r.CommonPrefixBytes
 	for i, s := range p.spans {
-		if s.end <= r.CommonPrefixBytes {
+		if s.end <= r.CommonPrefixBytes || s.start == s.end {
 			continue
 		}
 		r.NewMessages = append(r.NewMessages, NewMessage{

@@ -5,6 +5,8 @@ package replaymodel
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -12,6 +14,9 @@ import (
 // view is what rules look at: the conversation without its context snapshots,
 // and the snapshots.
 type view struct {
+	model     string
+	header    http.Header
+	digest    string // of the conversation
 	lastRole  string
 	lastUser  string
 	results   []string // tool results since the last user message
@@ -21,11 +26,14 @@ type view struct {
 }
 
 func viewOf(req *request, body []byte) view {
-	v := view{body: body, messages: req.messages}
+	v := view{model: req.model, digest: conversationDigest(req), body: body, messages: req.messages}
 	for _, m := range req.messages {
-		if m.kind == kindSnapshot {
+		switch {
+		case m.kind == kindSnapshot:
 			v.snapshots = append(v.snapshots, m.text)
 			continue
+		case m.role == roleUser && m.kind != roleUser:
+			continue // an image or the like beside a text
 		}
 		v.lastRole = m.role
 		switch m.role {
@@ -53,18 +61,28 @@ func (s *Script) choose(v *view) (*rule, error) {
 		}
 	}
 	last := v.messages[len(v.messages)-1]
-	return nil, fmt.Errorf("no rule of the script matches: the last message is from %s: %q; the last user message is %q, with %d tool results since; add a rule whose when holds for this",
-		last.kind, cut(last.text), cut(v.lastUser), len(v.results))
+	return nil, fmt.Errorf("no rule of the script matches: the last message is from %s: %q; the last user message is %q, with %d tool results since, and the conversation's digest %s; add a rule whose when holds for this",
+		last.kind, cut(last.text), cut(v.lastUser), len(v.results), v.digest)
 }
 
 func (w *when) holds(v *view) bool {
-	return strings.Contains(v.lastUser, w.LastUser) &&
+	return (w.Digest == "" || w.Digest == v.digest) &&
+		strings.Contains(v.lastUser, w.LastUser) &&
 		(w.LastRole == "" || w.LastRole == v.lastRole) &&
 		(w.ToolResult == "" || strings.Contains(v.lastResult(), w.ToolResult)) &&
 		(w.ToolResults == nil || *w.ToolResults == len(v.results))
 }
 
 func (q *require) verify(v *view) error {
+	if q.Model != "" && q.Model != v.model {
+		return fmt.Errorf("the model must be %q, but it is %q", q.Model, cut(v.model))
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.Header)) {
+		have := strings.Join(v.header.Values(name), ", ")
+		if err := q.Header[name].verify("header "+name, have, contains(have)); err != nil {
+			return err
+		}
+	}
 	if q.Snapshot != nil && len(v.snapshots) == 0 {
 		return errors.New("the request carries no context snapshot, but the script demands one")
 	}

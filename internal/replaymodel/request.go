@@ -23,6 +23,7 @@ const (
 	finishStop      = "stop"
 	finishToolCalls = "tool_calls"
 	finishLength    = "length"
+	finishFilter    = "content_filter"
 )
 
 // kindSnapshot is the kind of a user-role message that is a context snapshot;
@@ -32,10 +33,13 @@ const kindSnapshot = "snapshot"
 // request is what the server understood of one body.
 type request struct {
 	model        string
-	fields       []field // all top-level fields but messages, as received
+	fields       []field // all top-level fields but messages (and system, where it is one), as received
 	messages     []message
 	stream       bool
 	includeUsage bool
+
+	breakpoints bool // the provider caches where it is told to, not every block
+	toolsMarked bool // with a breakpoint among the tools
 }
 
 // field is one member of the body's object, its value as received.
@@ -44,15 +48,18 @@ type field struct {
 	raw  json.RawMessage
 }
 
-// message is one element of messages: its bytes as received, and what the
-// rules look at.
+// message is one element of the conversation: its bytes as received (without
+// cache breakpoints), and what the rules look at.
 type message struct {
-	raw    json.RawMessage
-	role   string
-	kind   string
-	text   string
-	callID string   // of a tool message
-	calls  []string // ids that an assistant message asks for
+	raw       json.RawMessage
+	where     string // in the body
+	role      string
+	kind      string
+	text      string
+	callID    string   // of a tool message
+	calls     []string // ids that an assistant message asks for
+	marked    bool     // with a cache breakpoint
+	continues bool     // the assistant turn of the message before
 }
 
 // decodeRequest reads a body. It is strict about what the account and the rules
@@ -94,6 +101,7 @@ func decodeRequest(body []byte, snapshotTag string) (*request, error) {
 		if err != nil {
 			return nil, fmt.Errorf("messages[%d]: %w", i, err)
 		}
+		m.where = fmt.Sprintf("messages[%d]", i)
 		req.messages = append(req.messages, m)
 	}
 	return req, checkOrder(req.messages)
@@ -207,22 +215,24 @@ func contentText(raw json.RawMessage) (string, error) {
 // follow the message that asked for them, each once and nothing in between.
 func checkOrder(messages []message) error {
 	var open []string
-	for i, m := range messages {
-		if m.role == roleTool {
+	for _, m := range messages {
+		switch {
+		case m.role == roleTool:
 			at := slices.Index(open, m.callID)
 			if at < 0 {
-				return fmt.Errorf("messages[%d] answers tool call %q, which no directly preceding assistant message asked for", i, m.callID)
+				return fmt.Errorf("%s answers tool call %q, which no directly preceding assistant message asked for", m.where, m.callID)
 			}
 			open = slices.Delete(open, at, at+1)
-			continue
+		case m.continues:
+			open = append(open, m.calls...)
+		case len(open) > 0:
+			return fmt.Errorf("%s (%s) stands before the result of tool call %q; results must follow their calls directly", m.where, m.kind, open[0])
+		default:
+			open = slices.Clone(m.calls)
 		}
-		if len(open) > 0 {
-			return fmt.Errorf("messages[%d] (%s) stands before the result of tool call %q; results must follow their calls directly", i, m.kind, open[0])
-		}
-		open = slices.Clone(m.calls)
 	}
 	if len(open) > 0 {
-		return fmt.Errorf("tool call %q has no result; add a tool message for it", open[0])
+		return fmt.Errorf("tool call %q has no result; add one for it", open[0])
 	}
 	return nil
 }

@@ -4,9 +4,13 @@ package replaymodel
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -23,23 +27,31 @@ const maxDelay = 10 * time.Minute
 
 // Script is a checked list of rules. It comes from Parse or Load only.
 type Script struct {
-	models []string
-	rules  []rule
+	models     []string
+	accounting accounting
+	rules      []rule
+}
+
+// accounting says how the modelled provider's cache sees a conversation.
+type accounting struct {
+	DropReasoningBeforeLastUser bool `json:"dropReasoningBeforeLastUser"`
 }
 
 // rule is one entry of the script: when it plays, what it insists on, what it says.
 type rule struct {
-	Name    string   `json:"name"`
+	Name    string   `json:"name,omitempty"`
 	When    *when    `json:"when"`
-	Require require  `json:"require"`
-	Delay   duration `json:"delay"`
-	Reply   *reply   `json:"reply"`
+	Require require  `json:"require,omitzero"`
+	Delay   duration `json:"delay,omitzero"`
+	Faults  []fault  `json:"faults,omitempty"`
+	Reply   *reply   `json:"reply,omitempty"`
 
 	number int // counted from 1, as a person counts
 }
 
 // when holds when each condition that is set holds.
 type when struct {
+	Digest      string `json:"digest,omitempty"`
 	LastUser    string `json:"lastUser,omitempty"`
 	LastRole    string `json:"lastRole,omitempty"`
 	ToolResult  string `json:"toolResult,omitempty"`
@@ -48,29 +60,16 @@ type when struct {
 
 // require is checked after a rule was chosen; what does not hold fails the request.
 type require struct {
-	Snapshot   *texts `json:"snapshot"`
-	ToolResult *texts `json:"toolResult"`
-	Request    *texts `json:"request"`
+	Model      string            `json:"model"`
+	Header     map[string]*texts `json:"header"`
+	Snapshot   *texts            `json:"snapshot"`
+	ToolResult *texts            `json:"toolResult"`
+	Request    *texts            `json:"request"`
 }
 
 type texts struct {
 	MustContain    []string `json:"mustContain"`
 	MustNotContain []string `json:"mustNotContain"`
-}
-
-type reply struct {
-	Text      string     `json:"text"`
-	Reasoning string     `json:"reasoning"`
-	ToolCalls []toolCall `json:"toolCalls"`
-	Finish    string     `json:"finish"`
-}
-
-type toolCall struct {
-	Name         string          `json:"name"`
-	Arguments    json.RawMessage `json:"arguments"`
-	RawArguments *string         `json:"rawArguments"`
-
-	arguments string // what is sent
 }
 
 // Load reads and checks a script file.
@@ -90,16 +89,17 @@ func Load(path string) (*Script, error) {
 // (content), and what to do.
 func Parse(data []byte) (*Script, error) {
 	var file struct {
-		Version *int              `json:"version"`
-		Models  []string          `json:"models"`
-		Rules   []json.RawMessage `json:"rules"`
+		Version    *int              `json:"version"`
+		Models     []string          `json:"models"`
+		Accounting accounting        `json:"accounting"`
+		Rules      []json.RawMessage `json:"rules"`
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return nil, fmt.Errorf("not valid YAML: %w", err)
 	}
 	if err := decodeStrict(asJSON, &file); err != nil {
-		return nil, fmt.Errorf("%w; a script has version, models and rules", err)
+		return nil, fmt.Errorf("%w; a script has version, models and rules, and may have accounting", err)
 	}
 	if file.Version == nil || *file.Version != scriptVersion {
 		return nil, fmt.Errorf("write version: %d at the top; this program reads no other version", scriptVersion)
@@ -107,11 +107,11 @@ func Parse(data []byte) (*Script, error) {
 	if len(file.Rules) == 0 {
 		return nil, errors.New("no rules; add at least one under rules")
 	}
-	s := &Script{models: file.Models}
+	s := &Script{models: file.Models, accounting: file.Accounting}
 	for i, raw := range file.Rules {
 		r := rule{number: i + 1}
 		if err := decodeStrict(raw, &r); err != nil {
-			return nil, fmt.Errorf("%s: %w; a rule has name, when, require, delay and reply", r.label(), err)
+			return nil, fmt.Errorf("%s: %w; a rule has name, when, require, delay and reply, and may have faults", r.label(), err)
 		}
 		if err := r.check(); err != nil {
 			return nil, fmt.Errorf("%s: %w", r.label(), err)
@@ -133,10 +133,10 @@ func (r *rule) check() error {
 	if r.When == nil {
 		return errors.New("no when; write when: {} if it is to match every request")
 	}
-	if r.Reply == nil {
+	if r.Reply == nil && len(r.Faults) == 0 {
 		return errors.New("no reply; add one with text, reasoning or toolCalls")
 	}
-	return errors.Join(r.When.check(), r.Require.check(), r.Reply.check())
+	return errors.Join(r.When.check(), r.Require.check(), checkFaults(r.Faults), r.Reply.check())
 }
 
 // check refuses conditions that can never hold together: such a rule would be
@@ -144,6 +144,8 @@ func (r *rule) check() error {
 func (w *when) check() error {
 	wantsResult := w.ToolResult != "" || (w.ToolResults != nil && *w.ToolResults > 0)
 	switch {
+	case w.Digest != "" && !isDigest(w.Digest):
+		return fmt.Errorf("digest is %q; use the conversationDigest of a request as GET /requests shows it", w.Digest)
 	case w.LastRole != "" && w.LastRole != roleUser && w.LastRole != roleTool:
 		return fmt.Errorf("lastRole is %q; use user or tool", w.LastRole)
 	case w.ToolResults != nil && *w.ToolResults < 0:
@@ -157,6 +159,18 @@ func (w *when) check() error {
 }
 
 func (q *require) check() error {
+	for _, name := range slices.Sorted(maps.Keys(q.Header)) {
+		t := q.Header[name]
+		switch {
+		case isSecretHeader(name):
+			return fmt.Errorf("require.header.%s would put a secret into the script; use --api-key-file", name)
+		case t == nil:
+			return fmt.Errorf("require.header.%s demands nothing; add mustContain or mustNotContain", name)
+		}
+		if err := t.check("header." + name); err != nil {
+			return err
+		}
+	}
 	return errors.Join(q.Snapshot.check("snapshot"), q.ToolResult.check("toolResult"), q.Request.check("request"))
 }
 
@@ -172,66 +186,18 @@ func (t *texts) check(where string) error {
 	return nil
 }
 
-func (p *reply) check() error {
-	if p.Text == "" && p.Reasoning == "" && len(p.ToolCalls) == 0 {
-		return errors.New("the reply is empty; give it text, reasoning or toolCalls")
+// isSecretHeader keeps credentials out of scripts, messages and records.
+func isSecretHeader(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Authorization", "Proxy-Authorization", "X-Api-Key", "Api-Key", "Cookie":
+		return true
 	}
-	for i := range p.ToolCalls {
-		if err := p.ToolCalls[i].prepare(); err != nil {
-			return fmt.Errorf("toolCalls[%d]: %w", i, err)
-		}
-	}
-	switch p.Finish {
-	case "":
-		p.Finish = finishStop
-		if len(p.ToolCalls) > 0 {
-			p.Finish = finishToolCalls
-		}
-	case finishLength:
-	case finishStop:
-		if len(p.ToolCalls) > 0 {
-			return errors.New("finish: stop contradicts toolCalls; use tool_calls, or leave finish out")
-		}
-	case finishToolCalls:
-		if len(p.ToolCalls) == 0 {
-			return errors.New("finish: tool_calls needs toolCalls; add some, or leave finish out")
-		}
-	default:
-		return fmt.Errorf("finish is %q; use stop, tool_calls or length", p.Finish)
-	}
-	return nil
+	return false
 }
 
-// prepare turns the arguments into the string that is sent: sorted keys, no
-// HTML escapes, or the raw string as it stands (it may be broken on purpose).
-func (c *toolCall) prepare() error {
-	if strings.TrimSpace(c.Name) == "" {
-		return errors.New("no name; name the tool to call")
-	}
-	if c.RawArguments != nil {
-		if c.Arguments != nil {
-			return errors.New("both arguments and rawArguments; keep one")
-		}
-		c.arguments = *c.RawArguments
-		return nil
-	}
-	if c.Arguments == nil {
-		c.Arguments = json.RawMessage("{}")
-	}
-	dec := json.NewDecoder(bytes.NewReader(c.Arguments))
-	dec.UseNumber()
-	var object map[string]any
-	if err := dec.Decode(&object); err != nil || object == nil {
-		return errors.New("arguments must be a mapping; use rawArguments for anything else")
-	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(object); err != nil {
-		return fmt.Errorf("encoding arguments: %w", err)
-	}
-	c.arguments = strings.TrimSuffix(out.String(), "\n")
-	return nil
+func isDigest(s string) bool {
+	raw, err := hex.DecodeString(s)
+	return err == nil && len(raw) == sha256.Size && s == strings.ToLower(s)
 }
 
 // checkReachable refuses a rule that an earlier one always hides.
