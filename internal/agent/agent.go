@@ -36,6 +36,9 @@ const (
 	mirrorBytes = 8 << 20
 	// toolsPatience is how long a tools container may be away before that is a problem.
 	toolsPatience = 30 * time.Second
+	// lookAgain is how often the agent looks for what nobody tells it of: a container that
+	// stays away, a key that has come.
+	lookAgain = 2 * time.Second
 )
 
 // Agent is one boot of a session's agent.

@@ -56,6 +56,9 @@ type Model struct {
 	Provider string `json:"provider"` // OpenAIChat
 	BaseURL  string `json:"baseURL"`
 	Name     string `json:"name"`
+	// KeySecret names the Secret that holds the endpoint's key, for people. Without a
+	// key in it no request is made; "" means that the endpoint needs none.
+	KeySecret string `json:"keySecret,omitempty"`
 }
 
 // LogHead names the last event of a log. The zero value is an empty log.
