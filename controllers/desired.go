@@ -64,7 +64,11 @@ func (r *SessionReconciler) replace(ctx context.Context, w *world, e link.Endpoi
 	if err != nil {
 		return outcome{err: err}
 	}
-	w.session, w.class, w.noClass = &s, class, noClass
+	namespace := namespaceObject(s.Namespace)
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, namespace); err != nil {
+		return broke(err, "reading namespace %s", s.Namespace)
+	}
+	w.session, w.class, w.noClass, w.namespace = &s, class, noClass, namespace
 	w.resolve()
 	if w.policy == nil {
 		return outcome{}

@@ -85,7 +85,7 @@ func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 func (w *world) resolve() {
 	w.policy, w.refused = nil, w.noClass
 	if w.class != nil {
-		w.policy, w.refused = resolve(w.session, w.class, w.pod)
+		w.policy, w.refused = resolve(w.session, w.class, w.namespace, w.pod)
 	}
 }
 

@@ -58,6 +58,7 @@ func (r *SessionReconciler) SetupWithManager(ctx context.Context, m ctrl.Manager
 		Watches(&v1alpha1.SessionMessage{}, handler.EnqueueRequestsFromMapFunc(sessionOfMessage),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgentSessionClass{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfClass)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfNamespace), builder.WithPredicates(ceilingChanged())).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue.Store(&q)
 			return nil
