@@ -6,9 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"net"
+	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -84,7 +87,21 @@ func endpointOf(w *world) link.Endpoint {
 		Incarnation: incarnationOf(w.pod),
 		PodUID:      string(w.pod.UID),
 		Address:     net.JoinHostPort(w.pod.Status.PodIP, strconv.Itoa(wire.Port)),
+		Pulse:       pulseOf(w.pod),
 	}
+}
+
+// pulseOf changes when a container of the pod was started anew or ended, and when the node
+// stops or begins again to report: an agent that nobody listens to is then looked at.
+func pulseOf(p *corev1.Pod) uint64 {
+	h := fnv.New64a()
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		fmt.Fprintln(h, c.Name, c.RestartCount, c.State.Running != nil)
+	}
+	if c := podCondition(p, corev1.PodReady); c != nil {
+		fmt.Fprintln(h, c.Status)
+	}
+	return h.Sum64()
 }
 
 func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
