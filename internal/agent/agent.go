@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -30,6 +31,11 @@ type Options struct {
 	KeyFile     string // the model's API key; a file that does not exist means that there is none
 	Stdout      io.Writer
 	Log         *slog.Logger
+
+	// Sleep waits before a request is repeated, Random spreads the waits: a number in [0,1). Nil
+	// means the real ones.
+	Sleep  func(context.Context, time.Duration) error
+	Random func() float64
 }
 
 const (
@@ -92,6 +98,12 @@ type pushed struct {
 // New opens the log, closes what an earlier boot left open and listens for the
 // supervisors. No tool runs before a policy is given.
 func New(o Options) (*Agent, error) {
+	if o.Sleep == nil {
+		o.Sleep = sleep
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
 	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now()}
 	a.root, a.cancel = context.WithCancel(context.Background())
 	a.mirror = eventlog.NewMirror(o.Stdout, mirrorBytes)
