@@ -40,10 +40,10 @@ conformance: ## Test the confinement in the kernel of this machine (root)
 	go test ./test/conformance/...
 
 e2e: cluster images $(HELM) ## Test on a real cluster
-	$(ENV) E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v ./test/e2e/...
+	$(ENV) E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v $(RUN) ./test/e2e/...
 
 bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do; writes bench/results.json
-	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json
+	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json --context='$(CONTEXT)' $(AUDIT_LOG)
 
 generate: ## Write what is generated: deep copies, CRDs, roles, reference
 	go generate ./...
@@ -89,6 +89,7 @@ $(HELM):
 # ENV puts kubectl, helm, the kubeconfig and the binaries for envtest within reach.
 ifeq ($(CONTEXT),)
 ENV = eval "$$($(KUBE) env)"; export PATH="$(dir $(HELM)):$$PATH";
+AUDIT_LOG = --audit-log "$$(dirname $$KUBECONFIG)/logs/audit.log"
 DEMO_HINTS = --look-around='eval "$$(go -C hack/kube run . env)"' --clean-up='make cluster-down'
 else
 ENV = export PATH="$(dir $(HELM)):$$PATH";

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +41,9 @@ type bench struct {
 	setup cluster.Setup
 	api   client.WithWatch
 	rows  []row
+
+	auditLog string
+	idle     time.Duration
 }
 
 func main() {
@@ -48,6 +52,8 @@ func main() {
 	flag.StringVar(&b.Context, "context", "", "context of the kubeconfig (default: the current one)")
 	flag.StringVar(&b.setup.Repository, "repository", "agentsession.dev", "where the cluster finds the images")
 	flag.StringVar(&b.setup.Tag, "tag", "", "tag of the images")
+	flag.StringVar(&b.auditLog, "audit-log", "", "the apiserver's audit log; without it writes are not counted")
+	flag.DurationVar(&b.idle, "idle", 2*time.Minute, "for how long an unchanged world is watched")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -78,6 +84,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 		{"apply to Ready against a bare pod", b.start},
 		{"a switch against a downward-API file and a new pod", b.switches},
 		{"prompt tokens that a switch leaves uncached", b.tokens},
+		{"writes to the apiserver", b.writes},
 	} {
 		fmt.Fprintln(os.Stderr, "measuring", part.name)
 		if err := part.measure(ctx); err != nil {

@@ -189,7 +189,7 @@ func modeAppliedOf(w *world, completed, enforced verdict) verdict {
 	case !appliedNow(w):
 		return no(v1alpha1.ReasonPending, "The agent has not confirmed %s yet.", w.policy.document.Policy.Mode)
 	case len(w.policy.clamps) > 0:
-		return yes(v1alpha1.ReasonClamped, "%s is enforced. The class allows less than the spec asks for: %s.",
+		return yes(v1alpha1.ReasonClamped, "%s is enforced, less than the spec asks for: %s.",
 			w.policy.document.Policy.Mode, describeClamps(w.policy.clamps))
 	}
 	return yes(v1alpha1.ReasonApplied, "%s is enforced, and the model is told before its next answer.", w.policy.document.Policy.Mode)

@@ -6,9 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"net"
+	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -64,7 +67,11 @@ func (r *SessionReconciler) replace(ctx context.Context, w *world, e link.Endpoi
 	if err != nil {
 		return outcome{err: err}
 	}
-	w.session, w.class, w.noClass = &s, class, noClass
+	namespace := namespaceObject(s.Namespace)
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, namespace); err != nil {
+		return broke(err, "reading namespace %s", s.Namespace)
+	}
+	w.session, w.class, w.noClass, w.namespace = &s, class, noClass, namespace
 	w.resolve()
 	if w.policy == nil {
 		return outcome{}
@@ -80,7 +87,21 @@ func endpointOf(w *world) link.Endpoint {
 		Incarnation: incarnationOf(w.pod),
 		PodUID:      string(w.pod.UID),
 		Address:     net.JoinHostPort(w.pod.Status.PodIP, strconv.Itoa(wire.Port)),
+		Pulse:       pulseOf(w.pod),
 	}
+}
+
+// pulseOf changes when a container of the pod was started anew or ended, and when the node
+// stops or begins again to report: an agent that nobody listens to is then looked at.
+func pulseOf(p *corev1.Pod) uint64 {
+	h := fnv.New64a()
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		fmt.Fprintln(h, c.Name, c.RestartCount, c.State.Running != nil)
+	}
+	if c := podCondition(p, corev1.PodReady); c != nil {
+		fmt.Fprintln(h, c.Status)
+	}
+	return h.Sum64()
 }
 
 func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
@@ -94,7 +115,7 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Prompt:       s.Spec.Prompt,
 			SystemPrompt: class.Spec.SystemPrompt,
 			Instructions: s.Spec.Instructions,
-			Model:        wire.Model{Provider: string(class.Spec.Model.Provider), BaseURL: class.Spec.Model.BaseURL, Name: w.policy.model},
+			Model:        wire.Model{Provider: string(class.Spec.Model.Provider), BaseURL: class.Spec.Model.BaseURL, Name: w.policy.model, KeySecret: class.Spec.Model.KeySecretName},
 			Workspace:    wire.Workspace,
 		},
 		Policy:   string(w.policy.document.Bytes),

@@ -65,6 +65,9 @@ func drawWorld(t *rapid.T) *world {
 	if flip("pod refused") {
 		w.podRefused = refuse(v1alpha1.ReasonPodRejected, "quota")
 	}
+	if flip("labelled") {
+		w.namespace.Labels = map[string]string{v1alpha1.MaxModeLabel: rapid.SampledFrom([]string{"", "read-only", "workspace-write", "made-up"}).Draw(t, "label")}
+	}
 	w.resolve()
 	w.observation = drawObservation(t)
 	for range rapid.IntRange(0, 3).Draw(t, "messages") {

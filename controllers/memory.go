@@ -42,6 +42,20 @@ func (m *memory) newest(cached *v1alpha1.AgentSession) *v1alpha1.AgentSession {
 	return cached
 }
 
+// seen lets go of what was written once the cache has it.
+func (m *memory) seen(cached *v1alpha1.AgentSession) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(cached)
+	if r.written == nil {
+		return
+	}
+	if c, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, r.written.ResourceVersion); err == nil && c >= 0 {
+		r.written = nil
+		m.putLocked(cached, r)
+	}
+}
+
 func (m *memory) wrote(s *v1alpha1.AgentSession, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

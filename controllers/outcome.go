@@ -15,6 +15,7 @@ import (
 type outcome struct {
 	after time.Duration // look again then; 0 is when a watch wakes us
 	err   error         // something broke: backoff
+	stale bool          // something was not written, because the cache was behind
 }
 
 // slowly is how often is tried again what only somebody else can put right without
@@ -30,6 +31,7 @@ func (o outcome) and(p outcome) outcome {
 		o.after = min(o.after, p.after)
 	}
 	o.err = errors.Join(o.err, p.err)
+	o.stale = o.stale || p.stale
 	return o
 }
 
@@ -39,7 +41,7 @@ func broke(err error, format string, args ...any) outcome {
 	case err == nil:
 		return outcome{}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return outcome{after: 200 * time.Millisecond}
+		return outcome{after: 200 * time.Millisecond, stale: true}
 	}
 	return outcome{err: fmt.Errorf(format+": %w", append(args, err)...)}
 }

@@ -28,6 +28,7 @@ type Authority interface {
 type Links interface {
 	Set(ctx context.Context, e link.Endpoint, d wire.Desired) (o link.Observation, fresh bool)
 	Last(e link.Endpoint) link.Observation
+	Wrote(e link.Endpoint, o *wire.Observed)
 	Forget(session types.NamespacedName)
 }
 
@@ -77,15 +78,18 @@ func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	w.resolve()
 	out := r.ensurePod(ctx, w)
 	out = out.and(r.setDesired(ctx, w))
-	out = out.and(r.writeStatus(ctx, w))
-	return out.and(r.tellSenders(ctx, w))
+	written := r.writeStatus(ctx, w).and(r.tellSenders(ctx, w))
+	if w.observation.Observed != nil && written.err == nil && !written.stale {
+		r.Links.Wrote(endpointOf(w), w.observation.Observed)
+	}
+	return out.and(written)
 }
 
 // resolve sets the policy, or why there is none.
 func (w *world) resolve() {
 	w.policy, w.refused = nil, w.noClass
 	if w.class != nil {
-		w.policy, w.refused = resolve(w.session, w.class, w.pod)
+		w.policy, w.refused = resolve(w.session, w.class, w.namespace, w.pod)
 	}
 }
 

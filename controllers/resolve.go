@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/internal/policy"
@@ -24,34 +25,35 @@ type resolved struct {
 	model    string
 }
 
-// resolve decides what a session may do: the lowest of spec and class, and of what
-// its pod was built for. A session that is refused keeps the policy that it has,
-// bounded by the ceiling as it is now; one that has none gets none.
-func resolve(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass, pod *corev1.Pod) (*resolved, *refusal) {
+// resolve decides what a session may do: the lowest of spec, class and namespace, and
+// of what its pod was built for. A session that is refused keeps the policy that it
+// has, bounded by the ceilings as they are now; one that has none gets none.
+func resolve(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass, namespace *metav1.PartialObjectMetadata, pod *corev1.Pod) (*resolved, *refusal) {
 	ask, ceiling, err := parse(s, class)
 	if err != nil {
 		return nil, refuse(v1alpha1.ReasonModeNotPermitted, "The policy cannot be resolved: %v.", err)
 	}
 	model, refused := modelOf(s, class)
-	p, clamps := policy.Resolve(ask, ceiling, policy.Unbounded)
-	if len(clamps) > 0 && class.Spec.Ceiling.OnExceed == v1alpha1.OnExceedReject && refused == nil {
+	_, exceeds := policy.Resolve(ask, ceiling, policy.Unbounded) // what a namespace takes away, a class does not reject
+	if len(exceeds) > 0 && class.Spec.Ceiling.OnExceed == v1alpha1.OnExceedReject && refused == nil {
 		refused = refuse(v1alpha1.ReasonModeNotPermitted, "Class %s rejects what exceeds its ceiling: %s. Ask for no more, or have the ceiling raised.",
-			class.Name, describeClamps(clamps))
+			class.Name, describeClamps(exceeds))
 	}
 	if pod != nil && !slices.Contains(toolsContainers(pod), wire.ToolsRW) {
 		// The pod has no container that could write: the class was raised after it was built.
 		ceiling.Mode = policy.ReadOnly
-		p, clamps = policy.Resolve(ask, ceiling, policy.Unbounded)
 	}
+	bound, _ := namespaceCeiling(namespace)
+	p, clamps := policy.Resolve(ask, ceiling, bound)
 	if refused != nil {
 		held, ok := heldPolicy(s)
 		if !ok {
 			return nil, refused
 		}
-		p, clamps = policy.Meet(held, ceiling), nil
-		p.Ceiling = ceiling
+		held.Ceiling = p.Ceiling
+		p, clamps = policy.Meet(held, p.Ceiling), nil
 	}
-	return &resolved{document: policy.Encode(p), clamps: clamps, stamp: stampOf(s, class), model: model}, refused
+	return &resolved{document: policy.Encode(p), clamps: clamps, stamp: stampOf(s, class, namespace), model: model}, refused
 }
 
 func parse(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass) (ask policy.Request, ceiling policy.Ceiling, err error) {
@@ -101,20 +103,26 @@ func heldPolicy(s *v1alpha1.AgentSession) (policy.Policy, bool) {
 	return p, ok
 }
 
-func stampOf(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass) policy.Stamp {
+func stampOf(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass, namespace *metav1.PartialObjectMetadata) policy.Stamp {
 	return policy.Stamp{
 		SessionUID:        string(s.UID),
 		SessionGeneration: s.Generation,
 		ClassUID:          string(class.UID),
 		ClassCreated:      class.CreationTimestamp.UTC(),
 		ClassGeneration:   class.Generation,
+		NamespaceUID:      string(namespace.UID),
+		NamespaceVersion:  namespace.ResourceVersion,
 	}
 }
 
 func describeClamps(clamps []policy.Clamp) string {
 	var parts []string
 	for _, c := range clamps {
-		parts = append(parts, fmt.Sprintf("%s %s was asked, at most %s is allowed", c.Field, c.Requested, c.Given))
+		by := "the class"
+		if c.By == policy.Namespace {
+			by = "the label " + v1alpha1.MaxModeLabel + " of the namespace"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s was asked, at most %s is allowed by %s", c.Field, c.Requested, c.Given, by))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,11 +54,12 @@ func (r *SessionReconciler) SetupWithManager(ctx context.Context, m ctrl.Manager
 	return builder.ControllerManagedBy(m).
 		Named("agentsession").
 		// A status that changes is our own writing.
-		For(&v1alpha1.AgentSession{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.AgentSession{}, builder.WithPredicates(r.seen(), predicate.GenerationChangedPredicate{})).
 		Owns(&corev1.Pod{}).
 		Watches(&v1alpha1.SessionMessage{}, handler.EnqueueRequestsFromMapFunc(sessionOfMessage),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgentSessionClass{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfClass)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfNamespace), builder.WithPredicates(ceilingChanged())).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue.Store(&q)
 			return nil
@@ -65,6 +67,16 @@ func (r *SessionReconciler) SetupWithManager(ctx context.Context, m ctrl.Manager
 		// A reconcile may wait 100 ms for an agent; others must not wait behind it.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 16}).
 		Complete(r)
+}
+
+// seen is a predicate that lets all pass and frees what is kept until the cache has it.
+func (r *SessionReconciler) seen() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		if s, ok := e.ObjectNew.(*v1alpha1.AgentSession); ok {
+			r.memory.seen(s)
+		}
+		return true
+	}}
 }
 
 func index(ctx context.Context, i client.FieldIndexer) error {

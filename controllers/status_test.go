@@ -32,7 +32,8 @@ func settled() *world {
 	class := &v1alpha1.AgentSessionClass{ObjectMeta: metav1.ObjectMeta{Name: "standard", UID: "c-1", Generation: 1}}
 	class.Spec.Ceiling = v1alpha1.Ceiling{MaxMode: v1alpha1.ModeDangerFullAccess}
 	class.Spec.Model.DefaultName = "deepseek-chat"
-	w := &world{now: noon, session: s, class: class, pod: builtPod(s, class)}
+	w := &world{now: noon, session: s, class: class, namespace: namespaceObject("ns"), pod: builtPod(s, class)}
+	w.namespace.UID, w.namespace.ResourceVersion = "n-1", "7"
 	w.resolve()
 	full := wire.Enforcement{Level: wire.LevelFull, LandlockABI: 7, Layers: []string{"landlock", "seccomp"}}
 	w.observation.Observed = &wire.Observed{

@@ -35,11 +35,12 @@ type world struct {
 	now     time.Time
 	session *v1alpha1.AgentSession // nil when absent
 
-	class    *v1alpha1.AgentSessionClass // nil when there is none
-	noClass  *refusal                    // why
-	pod      *corev1.Pod                 // nil when absent; ours
-	foreign  bool                        // a pod of another owner has the name
-	messages []v1alpha1.SessionMessage   // in the order of delivery
+	class     *v1alpha1.AgentSessionClass // nil when there is none
+	noClass   *refusal                    // why
+	namespace *metav1.PartialObjectMetadata
+	pod       *corev1.Pod               // nil when absent; ours
+	foreign   bool                      // a pod of another owner has the name
+	messages  []v1alpha1.SessionMessage // in the order of delivery
 
 	policy      *resolved        // nil when there is none to enforce
 	refused     *refusal         // why the spec is not accepted
@@ -63,6 +64,9 @@ func (r *SessionReconciler) observe(ctx context.Context, name types.NamespacedNa
 	}
 	w.session = r.memory.newest(&s)
 	if w.class, w.noClass, err = classOf(ctx, r.Client, w.session); err != nil {
+		return nil, err
+	}
+	if err := r.observeNamespace(ctx, w); err != nil {
 		return nil, err
 	}
 	return w, r.observePod(ctx, w)

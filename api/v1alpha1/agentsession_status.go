@@ -16,8 +16,8 @@ type AgentSessionStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	ClassName string `json:"className,omitempty"`
 
-	// policy is what spec and class together result in: the lowest of the two,
-	// part by part. It is enforced once applied has the same digest.
+	// policy is what spec, class and namespace together result in: the lowest of
+	// them, part by part. It is enforced once applied has the same digest.
 	// +optional
 	Policy *PolicyStatus `json:"policy,omitempty"`
 
@@ -97,7 +97,7 @@ type PolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Digest string `json:"digest"`
 
-	// clamped lists what the spec asks for and the class does not allow.
+	// clamped lists what the spec asks for and class or namespace do not allow.
 	// +optional
 	// +listType=map
 	// +listMapKey=field
@@ -123,11 +123,16 @@ type Clamp struct {
 }
 
 // ClampSource is whose ceiling narrowed a part of a policy.
-// +kubebuilder:validation:Enum=Class
+// +kubebuilder:validation:Enum=Class;Namespace
 type ClampSource string
 
-// ClampedByClass is the ceiling of the session's class.
-const ClampedByClass ClampSource = "Class"
+const (
+	// ClampedByClass is the ceiling of the session's class.
+	ClampedByClass ClampSource = "Class"
+	// ClampedByNamespace is the label agentsession.dev/max-mode of the session's
+	// namespace.
+	ClampedByNamespace ClampSource = "Namespace"
+)
 
 // AppliedStatus is a policy that is enforced.
 type AppliedStatus struct {

@@ -66,8 +66,8 @@ type AgentSessionSpec struct {
 	ClassName string `json:"className,omitempty"`
 
 	// sandbox says how far the agent's tools may reach. It can change at any
-	// time; no pod restarts. The class may allow less: status.policy shows what
-	// results, status.applied what is enforced. Default: mode read-only, network
+	// time; no pod restarts. The class, or the label agentsession.dev/max-mode of
+	// the namespace, may allow less: status.policy shows what results, status.applied what is enforced. Default: mode read-only, network
 	// none.
 	// +optional
 	// +kubebuilder:default={}

@@ -109,8 +109,8 @@ const (
 const (
 	// ReasonApplied is set on ModeApplied=True when the policy is as asked.
 	ReasonApplied = "Applied"
-	// ReasonClamped is set on ModeApplied=True when the class allows less than was
-	// asked; the message names both.
+	// ReasonClamped is set on ModeApplied=True when class or namespace allow less than
+	// was asked; the message names both.
 	ReasonClamped = "Clamped"
 	// ReasonPending is set until the agent has confirmed the policy, and on messages
 	// until they are delivered.
@@ -123,6 +123,10 @@ const (
 	// objects than the operator has read so far.
 	ReasonPolicyOlder = "PolicyOlder"
 )
+
+// ReasonUnknownMaxMode is the reason of an event on a namespace whose label
+// agentsession.dev/max-mode names no mode.
+const ReasonUnknownMaxMode = "UnknownMaxMode"
 
 // Reasons of Active.
 const (

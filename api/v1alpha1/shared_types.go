@@ -19,6 +19,11 @@ const (
 	ModeDangerFullAccess SandboxMode = "danger-full-access"
 )
 
+// MaxModeLabel is the label of a namespace that names the widest mode of its
+// sessions. It narrows running sessions at once. A value that is no mode counts
+// as read-only.
+const MaxModeLabel = GroupName + "/max-mode"
+
 // NetworkAccess is what tool processes may reach over the network.
 // +kubebuilder:validation:Enum=none
 type NetworkAccess string

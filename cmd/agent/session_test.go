@@ -348,7 +348,7 @@ func TestNothingIsWrittenAfterANarrowing(t *testing.T) {
 }
 
 // kill -9 of the agent in the middle of a call: the log verifies, the call is marked, nothing
-// of it lives, and the next message is answered.
+// of it lives, the turn goes on, and the next message is answered.
 func TestTheAgentIsKilledInTheMiddleOfACall(t *testing.T) {
 	p := newPod(t)
 	p.switchTo(policy.WorkspaceWrite)
@@ -361,8 +361,8 @@ func TestTheAgentIsKilledInTheMiddleOfACall(t *testing.T) {
 	p.startAgent()
 	p.await("the policy is applied again", func(o wire.Observed) bool { return o.Applied != nil })
 	size := p.size("growth")
-	if got := p.answered(m); got.Reason != agent.ReasonInterrupted {
-		t.Errorf("the first message is %+v", got)
+	if got := p.answered(m); got.Reason != agent.ReasonCompleted || got.Turn != 1 || got.Reply != "Finished." {
+		t.Errorf("the first message is %+v: its turn did not go on", got)
 	}
 	if got := p.say("write with bash"); got.Reason != agent.ReasonCompleted {
 		t.Errorf("the next message is %+v", got)

@@ -7,6 +7,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -42,6 +44,15 @@ type Endpoint struct {
 	Incarnation string
 	PodUID      string
 	Address     string // host:port
+	// Pulse changes with whatever the kubelet says of the pod's containers. An agent at
+	// rest is looked at when it does.
+	Pulse uint64
+}
+
+// same reports whether both are one agent.
+func (e Endpoint) same(o Endpoint) bool {
+	e.Pulse, o.Pulse = 0, 0
+	return e == o
 }
 
 // Observation is what is known of an agent.
@@ -73,12 +84,20 @@ type Options struct {
 	Wake func(session types.NamespacedName)
 	// Dial connects to an agent; nil is the network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Failed is told of each exchange that failed, and in which of a few ways; nil is nobody.
+	Failed func(kind string)
+	// Linger is how long the connection to an agent that became idle is kept, Visit how
+	// often, roughly, an agent at rest is looked at; 0 are 5 seconds and 10 minutes.
+	Linger, Visit time.Duration
+
+	held *atomic.Int64
 }
 
 // Links holds one link a session.
 type Links struct {
 	ctx     context.Context // ends all links
 	options Options
+	held    atomic.Int64 // links that are not at rest
 
 	mu    sync.Mutex
 	links map[types.NamespacedName]*link
@@ -89,8 +108,17 @@ func New(ctx context.Context, o Options) *Links {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}
-	return &Links{ctx: ctx, options: o, links: map[types.NamespacedName]*link{}}
+	if o.Failed == nil {
+		o.Failed = func(string) {}
+	}
+	o.Linger, o.Visit = cmp.Or(o.Linger, lingerFor), cmp.Or(o.Visit, visitEvery)
+	l := &Links{ctx: ctx, options: o, links: map[types.NamespacedName]*link{}}
+	l.options.held = &l.held
+	return l
 }
+
+// Held counts the agents that are being listened to; the others are at rest.
+func (l *Links) Held() int { return int(l.held.Load()) }
 
 // Set says what is wanted of an agent and returns what is known of it. It never
 // dials: it stores, wakes the link's goroutine and waits 100 ms at most for an
@@ -104,7 +132,7 @@ func (l *Links) Set(ctx context.Context, e Endpoint, d wire.Desired) (o Observat
 	if len(body) > wire.MaxDesired {
 		return Observation{Trouble: fmt.Sprintf("the desired state has %d bytes, more than the %d that an agent takes", len(body), wire.MaxDesired)}, false
 	}
-	return l.to(e).set(ctx, body)
+	return l.to(e).set(ctx, body, goalOf(d), e.Pulse)
 }
 
 // Last returns what is known of an agent without wanting anything of it.
@@ -112,7 +140,7 @@ func (l *Links) Last(e Endpoint) Observation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.links[e.Session]
-	if k == nil || k.endpoint != e {
+	if k == nil || !k.endpoint.same(e) {
 		return Observation{}
 	}
 	k.mu.Lock()
@@ -125,7 +153,7 @@ func (l *Links) Forget(session types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := l.links[session]; k != nil {
-		k.cancel()
+		k.end()
 		delete(l.links, session)
 	}
 }
@@ -135,21 +163,21 @@ func (l *Links) to(e Endpoint) *link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.links[e.Session]
-	if k != nil && k.endpoint == e {
+	if k != nil && k.endpoint.same(e) {
 		return k
 	}
 	if k != nil {
-		k.cancel()
+		k.end()
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
 	k = &link{
 		endpoint: e,
+		options:  &l.options,
+		ctx:      ctx,
 		cancel:   cancel,
-		agent:    newPeer(e, l.options),
 		wake:     func() { l.options.Wake(e.Session) },
 		answered: make(chan struct{}),
 	}
 	l.links[e.Session] = k
-	go k.run(ctx)
 	return k
 }

@@ -79,7 +79,7 @@ func (p *peer) do(ctx context.Context, method, path string, body []byte) (*wire.
 	case err != nil:
 		return nil, err
 	case len(answer) > wire.MaxObserved:
-		return nil, &answerError{fmt.Sprintf("the agent's answer has more than %d bytes", wire.MaxObserved)}
+		return nil, &answerError{kindInvalid, fmt.Sprintf("the agent's answer has more than %d bytes", wire.MaxObserved)}
 	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusAccepted:
 		return p.observed(answer)
 	default:
@@ -92,14 +92,14 @@ func (p *peer) do(ctx context.Context, method, path string, body []byte) (*wire.
 func (p *peer) observed(b []byte) (*wire.Observed, error) {
 	var o wire.Observed
 	if err := json.Unmarshal(b, &o); err != nil {
-		return nil, &answerError{"the agent's answer is not an observed state: " + cut(err.Error(), maxMessage)}
+		return nil, &answerError{kindInvalid, "the agent's answer is not an observed state: " + cut(err.Error(), maxMessage)}
 	}
 	e := p.endpoint
 	switch {
 	case o.Wire != wire.Version:
-		return nil, &answerError{fmt.Sprintf("the agent speaks version %d of the wire, the operator %d", o.Wire, wire.Version)}
+		return nil, &answerError{kindInvalid, fmt.Sprintf("the agent speaks version %d of the wire, the operator %d", o.Wire, wire.Version)}
 	case o.SessionUID != e.SessionUID, o.Incarnation != e.Incarnation, o.PodUID != e.PodUID:
-		return nil, &answerError{"the answer came from the agent of another session or pod"}
+		return nil, &answerError{kindMisdirected, "the answer came from the agent of another session or pod"}
 	}
 	bound(&o)
 	return &o, nil
@@ -111,22 +111,22 @@ type conflictError struct{ stamp *policy.Stamp }
 func (e *conflictError) Error() string { return "the agent has a policy made from newer objects" }
 
 // answerError is an answer that cannot be used. Its words are stable.
-type answerError struct{ text string }
+type answerError struct{ kind, text string }
 
 func (e *answerError) Error() string { return e.text }
 
 func refusalOf(status int, body []byte) error {
 	var r wire.Refusal
 	if err := json.Unmarshal(body, &r); err != nil {
-		return &answerError{fmt.Sprintf("the agent answered %d without saying why", status)}
+		return &answerError{kindInvalid, fmt.Sprintf("the agent answered %d without saying why", status)}
 	}
 	switch {
 	case status == http.StatusConflict && r.Stamp != nil:
 		return &conflictError{r.Stamp}
 	case status == http.StatusMisdirectedRequest:
-		return &answerError{"the agent says that it belongs to another session or pod: " + cut(r.Error, maxMessage)}
+		return &answerError{kindMisdirected, "the agent says that it belongs to another session or pod: " + cut(r.Error, maxMessage)}
 	default:
-		return &answerError{fmt.Sprintf("the agent refused with %d: %s", status, cut(r.Error, maxMessage))}
+		return &answerError{kindRefused, fmt.Sprintf("the agent refused with %d: %s", status, cut(r.Error, maxMessage))}
 	}
 }
 

@@ -3,8 +3,8 @@
 package link
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -14,23 +14,31 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// link is one session's link. Its goroutine pushes what is wanted until the agent
-// has answered to it, then polls for what changes.
+// link is one session's link. While there is something to hear, its goroutine pushes what
+// is wanted until the agent has answered to it, then polls for what changes. Once the agent
+// is idle and all that it said is written, the goroutine ends and with it the connection.
 //
 //	set ──► want, version ──► run: push ──► accept, refuse ──► waiting set, or wake
-//	                            └─ poll ◄─┘ (interrupted by the next set)
+//	 ▲                          └─ poll ◄─┘ (interrupted by the next set)
+//	 │                              └──► rest (rest.go)
+//	 └── the session is woken when a visit is due ◄─┘
 type link struct {
 	endpoint Endpoint
+	options  *Options
+	ctx      context.Context
 	cancel   context.CancelFunc
-	agent    *peer
 	wake     func()
 
 	mu        sync.Mutex
-	want      []byte // the desired state
-	version   uint64 // of want
-	pushed    uint64 // the version that the agent has answered to, in this connection
-	replied   uint64 // the newest version that the agent has answered to at all
-	interrupt func() // ends the poll that is under way
+	running   bool              // the goroutine is there; otherwise the link rests
+	want      []byte            // the desired state; nil at rest
+	sum       [sha256.Size]byte // of want
+	goal      goal              // what the agent says once it is as wanted
+	pulse     uint64            // of the pod, see Endpoint
+	version   uint64            // of want
+	pushed    uint64            // the version that the agent has answered to, in this connection
+	replied   uint64            // the newest version that the agent has answered to at all
+	interrupt func()            // ends the poll that is under way
 
 	observed *wire.Observed
 	refused  *policy.Stamp
@@ -38,20 +46,34 @@ type link struct {
 	since    time.Time // when exchanges began to fail; zero while they succeed
 	lost     bool      // they have failed for unreachableAfter
 
+	written moment      // up to here all is written that the agent said
+	linger  time.Time   // until when an idle agent is listened to; zero while it is not idle
+	visit   bool        // it was dialled to look at it, not to change something
+	due     bool        // the next visit
+	alarm   *time.Timer // makes it due
+
 	answered chan struct{} // closed and replaced with every change
 	waiting  int           // callers of set that wait for it
 	owed     bool          // a caller of set left without an answer
 }
 
-func (k *link) set(ctx context.Context, body []byte) (Observation, bool) {
+func (k *link) set(ctx context.Context, body []byte, g goal, pulse uint64) (Observation, bool) {
+	sum := sha256.Sum256(body)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	changed := !bytes.Equal(k.want, body)
+	changed := k.version == 0 || k.sum != sum
+	beats := k.pulse != pulse
+	k.pulse = pulse
 	if changed {
-		k.want, k.version, k.refused = body, k.version+1, nil
+		k.want, k.sum, k.goal, k.version, k.refused = body, sum, g, k.version+1, nil
+		k.visit, k.linger = false, time.Time{}
 		if k.interrupt != nil {
 			k.interrupt()
 		}
+	}
+	if !k.running && (changed || beats || k.due) {
+		k.want, k.visit = body, !changed || k.version == 1
+		k.startLocked()
 	}
 	if changed && k.since.IsZero() { // who does not answer holds up nobody
 		k.waitLocked(ctx, k.version)
@@ -89,21 +111,25 @@ func (k *link) observationLocked() Observation {
 	return Observation{Observed: k.observed, Refused: k.refused, Trouble: k.trouble, Unreachable: k.lost}
 }
 
-func (k *link) run(ctx context.Context) {
-	defer k.agent.close()
+func (k *link) run() {
+	agent := newPeer(k.endpoint, *k.options)
+	defer agent.close()
 	retry := firstRetry
-	for ctx.Err() == nil {
-		err := k.exchange(ctx)
+	for k.ctx.Err() == nil {
+		if k.rest() {
+			return
+		}
+		err := k.exchange(k.ctx, agent)
 		if err == nil {
 			retry = firstRetry
 			continue
 		}
-		if ctx.Err() != nil {
+		if k.ctx.Err() != nil {
 			return
 		}
-		k.failed(describe(err))
+		k.failed(err)
 		select {
-		case <-ctx.Done():
+		case <-k.ctx.Done():
 		case <-time.After(retry/2 + rand.N(retry)):
 		}
 		retry = min(2*retry, lastRetry)
@@ -111,21 +137,22 @@ func (k *link) run(ctx context.Context) {
 }
 
 // exchange makes one request: it pushes what the agent has not answered to, or else polls.
-func (k *link) exchange(ctx context.Context) error {
+func (k *link) exchange(ctx context.Context, agent *peer) error {
 	k.mu.Lock()
 	body, version, push := k.want, k.version, k.pushed != k.version
 	k.mu.Unlock()
 	if push {
-		return k.push(ctx, body, version)
+		return k.push(ctx, agent, body, version)
 	}
-	return k.poll(ctx)
+	return k.poll(ctx, agent)
 }
 
-func (k *link) push(ctx context.Context, body []byte, version uint64) error {
+func (k *link) push(ctx context.Context, agent *peer, body []byte, version uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
-	o, err := k.agent.put(ctx, body)
+	o, err := agent.put(ctx, body)
 	if conflict, ok := errors.AsType[*conflictError](err); ok {
+		k.options.Failed(kindConflict)
 		k.answer(version, nil, conflict.stamp)
 		return nil
 	}
@@ -136,7 +163,7 @@ func (k *link) push(ctx context.Context, body []byte, version uint64) error {
 	return nil
 }
 
-func (k *link) poll(ctx context.Context) error {
+func (k *link) poll(ctx context.Context, agent *peer) error {
 	ctx, cancel := context.WithTimeout(ctx, wire.PollTimeout+pushTimeout)
 	defer cancel()
 	k.mu.Lock()
@@ -146,19 +173,31 @@ func (k *link) poll(ctx context.Context) error {
 	}
 	var interrupted bool
 	k.interrupt = func() { interrupted = true; cancel() }
+	if !k.linger.IsZero() {
+		interrupt := k.interrupt
+		over := time.AfterFunc(time.Until(k.linger), func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if k.restsLocked() {
+				interrupt()
+			}
+		})
+		defer over.Stop()
+	}
 	var revision uint64
 	if k.observed != nil {
 		revision = k.observed.Revision
 	}
 	k.mu.Unlock()
 
-	o, err := k.agent.get(ctx, revision)
+	o, err := agent.get(ctx, revision)
 
 	k.mu.Lock()
 	k.interrupt = nil
+	stopped := interrupted
 	k.mu.Unlock()
 	switch {
-	case err != nil && interrupted:
+	case err != nil && stopped:
 		return nil
 	case err != nil:
 		return err
@@ -192,7 +231,9 @@ func (k *link) answer(version uint64, o *wire.Observed, refused *policy.Stamp) {
 }
 
 // failed takes in that an exchange failed.
-func (k *link) failed(trouble string) {
+func (k *link) failed(err error) {
+	k.options.Failed(kindOf(err))
+	trouble := describe(err)
 	k.mu.Lock()
 	now := time.Now()
 	if k.since.IsZero() {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -30,12 +31,20 @@ type Options struct {
 	KeyFile     string // the model's API key; a file that does not exist means that there is none
 	Stdout      io.Writer
 	Log         *slog.Logger
+
+	// Sleep waits before a request is repeated, Random spreads the waits: a number in [0,1). Nil
+	// means the real ones.
+	Sleep  func(context.Context, time.Duration) error
+	Random func() float64
 }
 
 const (
 	mirrorBytes = 8 << 20
 	// toolsPatience is how long a tools container may be away before that is a problem.
 	toolsPatience = 30 * time.Second
+	// lookAgain is how often the agent looks for what nobody tells it of: a container that
+	// stays away, a key that has come.
+	lookAgain = 2 * time.Second
 )
 
 // Agent is one boot of a session's agent.
@@ -89,6 +98,12 @@ type pushed struct {
 // New opens the log, closes what an earlier boot left open and listens for the
 // supervisors. No tool runs before a policy is given.
 func New(o Options) (*Agent, error) {
+	if o.Sleep == nil {
+		o.Sleep = sleep
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
 	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now()}
 	a.root, a.cancel = context.WithCancel(context.Background())
 	a.mirror = eventlog.NewMirror(o.Stdout, mirrorBytes)

@@ -74,9 +74,10 @@ func (a *Agent) runCall(ctx context.Context, w work) error {
 	case errors.Is(err, toolsocket.ErrNotConnected):
 		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: the tools container went away. Nothing happened; it is safe to ask for it again.")
 	case err != nil:
-		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: the turn was stopped. Nothing happened.")
+		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: "+stopText(ctx)+". Nothing happened.")
 	}
 	exited, out, err := a.wait(ctx, p)
+	p.stop = stopText(ctx)
 	return a.finish(resultOf(w, p, exited, out, err))
 }
 

@@ -118,6 +118,9 @@ func (a *Agent) acceptLocked(d wire.Desired, doc policy.Document) error {
 	a.fresh = false
 	a.config = &d.Config
 	a.aimLocked(pushed{doc: doc, stamp: d.Stamp, workspace: d.Config.Workspace})
+	if a.f.turn.open && a.f.turn.cancelled && a.stopTurn != nil {
+		a.stopTurn(errCancelled)
+	}
 	if d.Stop && !a.stopping {
 		a.stopping = true
 		if a.stopTurn != nil {
@@ -173,7 +176,7 @@ func (a *Agent) planReceived(d wire.Desired) []entry {
 		receive(eventlog.MessageReceived{Content: d.Config.Prompt})
 	}
 	for _, m := range d.Messages {
-		receive(eventlog.MessageReceived{UID: m.UID, CreatedAt: m.CreatedAt, Author: m.Author, Content: m.Content})
+		receive(eventlog.MessageReceived{UID: m.UID, CreatedAt: m.CreatedAt, Author: m.Author, Content: m.Content, Interrupt: m.Interrupt})
 	}
 	return entries
 }

@@ -28,6 +28,7 @@ type fold struct {
 	byUID    map[string]int
 	turn     turn
 	turns    uint64
+	taken    uint64 // turns that took a step: one that met a limit at once does not count against it
 	steps    uint64
 	usage    wire.Usage
 	policies map[uint64]policy.Policy // by the seq of policy/applied, as far as a call may need it
@@ -58,15 +59,20 @@ type message struct {
 
 // turn is the newest turn.
 type turn struct {
-	open     bool
-	number   int
-	message  int // index
-	said     bool
-	step     int // the newest, 0 before the first
-	stepOpen bool
-	told     uint64  // seq of the policy that the newest request stated
-	calls    []*call // of the newest answer
-	answer   string  // the newest answer's text
+	open      bool
+	number    int
+	message   int // index
+	said      bool
+	step      int // the newest, 0 before the first
+	stepOpen  bool
+	attempt   int  // of the newest request of the step, 0 before the first
+	answered  bool // the step has its answer
+	called    bool // the answer asked for calls
+	finish    string
+	cancelled bool    // by a message that came while the turn ran
+	told      uint64  // seq of the policy that the newest request stated
+	calls     []*call // of the newest answer
+	answer    string  // the newest answer's text
 }
 
 type call struct {
@@ -124,11 +130,18 @@ func (f *fold) applyTurn(e eventlog.Event) error {
 	case eventlog.TypeStepStart:
 		return with(e, func(p eventlog.StepStart) error {
 			f.steps++
-			f.turn.step, f.turn.stepOpen, f.turn.calls = p.Step, true, nil
+			if p.Step == 1 {
+				f.taken++
+			}
+			t := &f.turn
+			t.step, t.stepOpen, t.attempt, t.answered, t.called, t.calls = p.Step, true, 0, false, false, nil
 			return nil
 		})
 	case eventlog.TypeRequestSent:
-		return with(e, func(p eventlog.RequestSent) error { f.turn.told = p.PolicySeq; return nil })
+		return with(e, func(p eventlog.RequestSent) error {
+			f.turn.told, f.turn.attempt = p.PolicySeq, p.Attempt
+			return nil
+		})
 	case eventlog.TypeAssistantMessage:
 		return with(e, f.applyAnswer)
 	case eventlog.TypeStepEnd:
@@ -176,6 +189,8 @@ func (f *fold) applyReceived(p eventlog.MessageReceived) error {
 	}
 	f.byUID[p.UID] = len(f.messages)
 	f.messages = append(f.messages, message{uid: p.UID, author: p.Author, content: p.Content, state: wire.Delivered})
+	// It cancels the turn that runs now, and none of those that are still to come before its own.
+	f.turn.cancelled = f.turn.cancelled || p.Interrupt && f.turn.open
 	return nil
 }
 
@@ -195,7 +210,8 @@ func (f *fold) applyAnswer(p eventlog.AssistantMessage) error {
 	f.usage.Input += p.Usage.Input
 	f.usage.CachedInput += p.Usage.CachedInput
 	f.usage.Output += p.Usage.Output
-	f.turn.answer, f.turn.calls = p.Content, nil
+	t := &f.turn
+	t.answer, t.calls, t.answered, t.called, t.finish = p.Content, nil, true, len(p.ToolCalls) > 0, p.Finish
 	for i, c := range p.ToolCalls {
 		f.turn.calls = append(f.turn.calls, &call{
 			id: transcript.CallID(p.Turn, p.Step, i), name: c.Name, arguments: c.Arguments,

@@ -31,6 +31,7 @@ type passed struct {
 	told    policy.Profile // what the request that asked for it was told
 	policy  policy.Policy  // that stood when it started
 	bound   time.Duration  // it takes no longer
+	stop    string         // why it was stopped, if it was
 }
 
 // pass lets a call start: its start is in the log, and only then the supervisor hears of it.

@@ -56,6 +56,8 @@ type reply struct {
 	text   string
 	calls  []chatCall
 	finish string
+	after  string          // the seconds of Retry-After
+	cut    bool            // the stream ends before the answer does
 	hold   <-chan struct{} // wait in the middle of the answer
 }
 
@@ -90,6 +92,9 @@ func newEndpoint(t *testing.T, answer func(n int, r chatRequest) reply) *endpoin
 		e.mu.Unlock()
 		a := answer(n, request)
 		if a.status != 0 {
+			if a.after != "" {
+				w.Header().Set("Retry-After", a.after)
+			}
 			http.Error(w, `{"error":{"message":"refused by the test"}}`, a.status)
 			return
 		}
@@ -112,7 +117,13 @@ func stream(w http.ResponseWriter, r *http.Request, a reply) {
 		fmt.Fprintf(w, "data: %s\n\n", b)
 		w.(http.Flusher).Flush()
 	}
+	if a.cut && a.text == "" {
+		return // an empty stream
+	}
 	send(map[string]any{"role": "assistant", "content": a.text}, nil)
+	if a.cut {
+		return
+	}
 	if a.hold != nil {
 		select {
 		case <-a.hold:
@@ -169,6 +180,7 @@ func start(t *testing.T, model *endpoint, call func(context.Context, wire.Start,
 		SessionUID: testUID, Incarnation: testIncarnation, PodUID: "pod", Version: "test",
 		Containers: []string{wire.ToolsRO, wire.ToolsRW}, LogDir: filepath.Join(dir, "log"), CtlDir: dir,
 		KeyFile: filepath.Join(dir, "apiKey"), Stdout: io.Discard, Log: slog.New(slog.DiscardHandler),
+		Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() },
 	}}
 	for _, c := range s.options.Containers {
 		if err := os.Mkdir(filepath.Join(dir, c), 0o755); err != nil {

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -31,6 +32,7 @@ type history struct {
 	epoch     wire.Epoch
 	running   map[int]*passed // by the index of the call
 	messages  int
+	interrupt bool // the next messages are to
 	config    wire.Config
 }
 
@@ -93,7 +95,7 @@ func (h *history) runningCalls() []int {
 
 func (h *history) message(content string) {
 	h.messages++
-	h.record(entry{eventlog.TypeMessageReceived, eventlog.MessageReceived{UID: fmt.Sprintf("m%d", h.messages), Content: content}})
+	h.record(entry{eventlog.TypeMessageReceived, eventlog.MessageReceived{UID: fmt.Sprintf("m%d", h.messages), Content: content, Interrupt: h.interrupt}})
 	h.commit()
 }
 
@@ -105,8 +107,13 @@ func (h *history) openTurn() {
 
 func (h *history) request() {
 	h.t.Helper()
-	h.record(entry{eventlog.TypeStepStart, eventlog.StepStart{Turn: h.f.turn.number, Step: h.f.turn.step + 1}})
-	h.record(h.f.planHeader(h.config)...)
+	h.record(h.f.planStep(true, h.config)...)
+	h.send()
+}
+
+// send sends what a request carries now.
+func (h *history) send() {
+	h.t.Helper()
 	r, snapshot, err := h.f.request()
 	if err != nil {
 		h.t.Fatalf("%v", err)
@@ -168,8 +175,8 @@ func (h *history) crash(t *rapid.T) {
 	h.record(entry{eventlog.TypeBoot, eventlog.Boot{}})
 	h.record(h.f.planRecovery()...)
 	h.commit()
-	if h.f.turn.open {
-		t.Fatalf("a turn is open after recovery")
+	if slices.ContainsFunc(h.f.turn.calls, func(c *call) bool { return !c.done }) {
+		t.Fatalf("a call is open after recovery")
 	}
 	h.record(h.f.planPolicy(h.pushed(h.f.policy.doc.Policy), workspace, true, 1, 0)...)
 	h.commit()
@@ -187,18 +194,25 @@ func (h *history) step(t *rapid.T) {
 			})
 		},
 		"message": func() {
+			h.interrupt = rapid.Bool().Draw(t, "interrupt")
 			h.message(rapid.SampledFrom([]string{"hi", policy.SnapshotTag, policy.SnapshotLead}).Draw(t, "content"))
 		},
 		"crash": func() { h.crash(t) },
 	}
 	waiting := slices.IndexFunc(turn.calls, func(c *call) bool { return !c.started && !c.done })
-	inFlight := turn.open && turn.stepOpen && len(turn.calls) == 0
+	inFlight := turn.open && turn.stepOpen && !turn.answered && turn.attempt > 0
 	switch {
 	case !turn.open:
 		do["open"] = h.openTurn
-	case !turn.stepOpen:
+	case h.f.finished() != nil && !turn.stepOpen: // a crash came before its end
+		do["end"] = func() { h.record(h.f.planTurnEnd(ReasonCompleted, "")...) }
+	case turn.cancelled && !turn.answered:
+		do["end"] = func() { h.record(h.f.planTurnEnd(ReasonCancelled, "")...) }
+	case !turn.stepOpen || !turn.answered && turn.attempt == 0:
 		do["request"] = h.request
 	case inFlight:
+		do["retry"] = func() { h.record(h.f.planRetry(errors.New("in trouble"), time.Second)) }
+		do["repeat"] = h.request // after a retry, or in the boot after a crash
 		do["answer"] = func() { h.answer(rapid.IntRange(0, 3).Draw(t, "calls")) }
 		do["fail"] = func() { h.record(h.f.planTurnEnd(ReasonModelFailed, "no answer")...) }
 	case waiting >= 0:

@@ -209,8 +209,9 @@ func TestLawsCanFail(t *testing.T) {
 		"I1": func(h *history) {
 			h.message("hi")
 			h.openTurn()
-			h.record(h.f.planPolicy(h.pushed(policy.Policy{Mode: policy.DangerFullAccess}), workspace, false, 1, 0)[0])
 			h.request()
+			h.record(h.f.planPolicy(h.pushed(policy.Policy{Mode: policy.DangerFullAccess}), workspace, false, 1, 0)[0])
+			h.send() // again, and without another look at the snapshot
 		},
 		"I2": func(h *history) {
 			h.message("hi")

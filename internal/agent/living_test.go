@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,28 @@ func TestATurnTakesOnlySoManySteps(t *testing.T) {
 }
 
 // An empty key file is a key that is missing; no file is an endpoint that wants none.
+// A message waits for a key that is made later, and is then answered.
+func TestAMissingKeyIsWaitedFor(t *testing.T) {
+	model := newEndpoint(t, func(int, chatRequest) reply { return reply{text: "ok"} })
+	s := start(t, model, nil)
+	s.desired.Config.Model.KeySecret = "model-key"
+	s.switchTo(policy.ReadOnly)
+	s.send("m1", "hello")
+	s.await("the key is reported missing, by the name of its Secret", func(o wire.Observed) bool {
+		return o.Activity.State == wire.Paused && slices.ContainsFunc(o.Problems, func(p wire.Problem) bool {
+			return p.Reason == wire.ModelKeyMissing && strings.Contains(p.Message, "model-key")
+		})
+	})
+	if n := len(model.seen()); n != 0 {
+		t.Errorf("%d requests were made without the key", n)
+	}
+	if err := os.WriteFile(s.options.KeyFile, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.answered("m1")
+	s.await("no problem is left", func(o wire.Observed) bool { return len(o.Problems) == 0 })
+}
+
 func TestAnEmptyKeyFile(t *testing.T) {
 	model := newEndpoint(t, func(int, chatRequest) reply { return reply{text: "ok"} })
 	s := start(t, model, nil)

@@ -59,10 +59,16 @@ func (a *Agent) activityLocked() wire.State {
 
 // readyLocked reports whether a step may start.
 func (a *Agent) readyLocked() bool {
-	return a.fatal == nil && a.lost == nil && a.config != nil && a.applied != nil &&
+	return a.fatal == nil && a.lost == nil && a.config != nil && a.applied != nil && !a.lacksKeyLocked() &&
 		!slices.ContainsFunc(a.containersLocked(), func(c wire.Container) bool {
 			return !c.Connected || c.Report.Level != wire.LevelFull
 		})
+}
+
+// lacksKeyLocked reports whether the endpoint needs a key that is not there (yet). Messages
+// wait for it: a Secret that is made later is mounted by the kubelet within a minute or two.
+func (a *Agent) lacksKeyLocked() bool {
+	return a.config != nil && a.config.Model.KeySecret != "" && a.keyFileAbsent()
 }
 
 func (a *Agent) messagesLocked() []wire.MessageStatus {
@@ -98,6 +104,10 @@ func (a *Agent) problemsLocked(containers []wire.Container) []wire.Problem {
 			"No supervisor is connected from %s: see the logs of that container.", strings.Join(away, " and "))})
 	}
 	switch {
+	case a.lacksKeyLocked():
+		all = append(all, wire.Problem{Reason: wire.ModelKeyMissing, Message: fmt.Sprintf(
+			"The model's key is missing: create the Secret %s with the key %s in the session's namespace. It is taken up by itself, within two minutes.",
+			a.config.Model.KeySecret, wire.ModelKeyFile)})
 	case a.keyMissing:
 		all = append(all, wire.Problem{Reason: wire.ModelKeyMissing, Message: a.f.modelFailure})
 	case a.f.modelFailure != "":
@@ -136,7 +146,7 @@ func (a *Agent) toolsChanged() {
 
 // watchTools makes a container that stays away a problem in time.
 func (a *Agent) watchTools() {
-	tick := time.NewTicker(toolsPatience / 3)
+	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
 		select {

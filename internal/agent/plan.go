@@ -24,14 +24,13 @@ type entry struct {
 const (
 	ReasonCompleted   = "Completed"   // the model stopped by itself
 	ReasonModelFailed = "ModelFailed" // the model endpoint gave no answer
-	ReasonInterrupted = "Interrupted" // the agent ended in the middle of it
+	ReasonCancelled   = "Cancelled"   // a newer message cancelled it
 	ReasonStopped     = "Stopped"     // the session was stopped
 	ReasonStepLimit   = "StepLimit"   // it took more steps than a turn may take
+	ReasonTurnLimit   = "TurnLimit"   // the session took more turns than it may take
+	ReasonTokenLimit  = "TokenLimit"  // the session used more tokens than it may use
 	ReasonOutputLimit = "OutputLimit" // the answer was cut at the model's output limit
 )
-
-// MaxSteps is how many steps one turn may take.
-const MaxSteps = 100
 
 // planPolicy says what a change of policy writes: the policy, and the snapshot if one is due.
 func (f *fold) planPolicy(p pushed, workspace string, firstOfBoot bool, epoch uint64, killed int) []entry {
@@ -47,12 +46,7 @@ func (f *fold) planPolicy(p pushed, workspace string, firstOfBoot bool, epoch ui
 		Policy: string(p.doc.Bytes), Digest: string(p.doc.Digest), Stamp: mustJSON(p.stamp), Cause: cause,
 		Epoch: epoch, Killed: killed,
 	}}}
-	last := f.history.Last()
-	s, due := runtimecontext.Due(policy.Contributions(p.doc.Policy, workspace), runtimecontext.Visible{Text: last.Text, Clear: last.Clear})
-	if due {
-		entries = append(entries, entry{eventlog.TypeContextSnapshot, eventlog.ContextSnapshot{PolicySeq: seq, Text: s.Text, Clear: s.Clear}})
-	}
-	return entries
+	return append(entries, f.planSnapshot(p.doc.Policy, seq, workspace)...)
 }
 
 // planTurn opens the turn of a message.
@@ -83,7 +77,7 @@ func (f *fold) request() (model.Request, uint64, error) {
 // planRequest says that a prepared request is about to leave.
 func (f *fold) planRequest(p model.Prepared, snapshot uint64) entry {
 	return entry{eventlog.TypeRequestSent, eventlog.RequestSent{
-		Turn: f.turn.number, Step: f.turn.step, Attempt: 1, Digest: p.Digest(), Bytes: len(p.Body()),
+		Turn: f.turn.number, Step: f.turn.step, Attempt: f.turn.attempt + 1, Digest: p.Digest(), Bytes: len(p.Body()),
 		HeaderSeq: f.header.seq, PolicySeq: f.policy.seq, SnapshotSeq: snapshot,
 	}}
 }
@@ -130,6 +124,16 @@ func (f *fold) planStepEnd() entry {
 	return entry{eventlog.TypeStepEnd, eventlog.StepEnd{Turn: f.turn.number, Step: f.turn.step}}
 }
 
+// planSnapshot states the policy to the model where that is due.
+func (f *fold) planSnapshot(p policy.Policy, seq uint64, workspace string) []entry {
+	last := f.history.Last()
+	s, due := runtimecontext.Due(policy.Contributions(p, workspace), runtimecontext.Visible{Text: last.Text, Clear: last.Clear})
+	if !due {
+		return nil
+	}
+	return []entry{{eventlog.TypeContextSnapshot, eventlog.ContextSnapshot{PolicySeq: seq, Text: s.Text, Clear: s.Clear}}}
+}
+
 func (f *fold) planTurnEnd(reason, text string) []entry {
 	var entries []entry
 	if f.turn.stepOpen {
@@ -142,10 +146,10 @@ func (f *fold) planTurnEnd(reason, text string) []entry {
 const (
 	textNotStarted = "not started: the agent was restarted before this call began. Nothing happened; it is safe to ask for it again."
 	textUnknown    = "outcome unknown: the agent was restarted while this call ran. It may have had its effect, a part of it, or none: verify before repeating it."
-	textRestart    = "The agent was restarted in the middle of the turn. Send another message to go on."
 )
 
-// planRecovery closes what an earlier boot left open.
+// planRecovery closes the calls that an earlier boot left open, so that the turn can go on. A
+// request that has no answer stays open: it is repeated in its step.
 func (f *fold) planRecovery() []entry {
 	if !f.turn.open {
 		return nil
@@ -170,7 +174,10 @@ func (f *fold) planRecovery() []entry {
 			Turn: f.turn.number, MessageUID: m.uid, Author: m.author, Content: runtimecontext.UserText(m.author, m.content),
 		}})
 	}
-	return append(entries, f.planTurnEnd(ReasonInterrupted, textRestart)...)
+	if f.turn.stepOpen && f.turn.answered {
+		entries = append(entries, f.planStepEnd())
+	}
+	return entries
 }
 
 func mustJSON(v any) json.RawMessage {

@@ -70,7 +70,7 @@ func ending(w work, p *passed, e wire.Exited, output string) (notes []string, is
 	case wire.OutputLimit:
 		return []string{"(stopped: it wrote more than a call may)"}, true, ""
 	case wire.Cancelled:
-		return []string{"(stopped: the turn was stopped)"}, true, eventlog.OutcomeKilled
+		return []string{"(stopped: " + orElse(p.stop, "the turn was stopped") + ")"}, true, eventlog.OutcomeKilled
 	case wire.Narrowing:
 		return []string{textNarrowed}, true, eventlog.OutcomeKilled
 	case wire.Refused:

@@ -56,9 +56,9 @@ func TestWrongCallsAreResults(t *testing.T) {
 func TestAModelThatFailsEndsTheTurn(t *testing.T) {
 	model := newEndpoint(t, func(n int, _ chatRequest) reply {
 		switch n {
-		case 1:
+		case 1, 2, 3, 4, 5:
 			return reply{status: http.StatusInternalServerError}
-		case 2:
+		case 6:
 			return reply{status: http.StatusUnauthorized}
 		}
 		return reply{text: "back"}
@@ -157,7 +157,7 @@ func TestRefusedPushes(t *testing.T) {
 	}
 }
 
-// An agent that ends in the middle of a call: the next boot marks it, and answers the next message.
+// An agent that ends in the middle of a call: it is marked, and the next boot goes on with the turn.
 func TestARestartInTheMiddleOfACall(t *testing.T) {
 	started := make(chan string, 1)
 	model := newEndpoint(t, func(n int, r chatRequest) reply {
@@ -176,14 +176,14 @@ func TestARestartInTheMiddleOfACall(t *testing.T) {
 	s.boot()
 	s.desired.Stamp.SessionGeneration--
 	s.switchTo(policy.WorkspaceWrite)
-	if got := s.answered("m1"); got.Reason != ReasonInterrupted {
+	if got := s.answered("m1"); got.Reason != ReasonCompleted || got.Turn != 1 || got.Reply != "ok" {
 		t.Errorf("the first message is %+v", got)
 	}
 	if got := s.say("m2", "go on"); got.Reply != "ok" {
 		t.Errorf("the next message is %+v", got)
 	}
 	extends(t, model.seen())
-	if got := model.seen()[1].Messages; !strings.Contains(got[len(got)-3].Content, "stopped") || !strings.Contains(got[len(got)-2].Content, "not started") {
+	if got := model.seen()[1].Messages; !strings.Contains(got[len(got)-2].Content, "stopped: the agent is being restarted") || !strings.Contains(got[len(got)-1].Content, "not started: the agent is being restarted") {
 		t.Errorf("the next request carries %+v", got)
 	}
 }

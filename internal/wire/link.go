@@ -49,6 +49,16 @@ type Config struct {
 	Instructions string `json:"instructions,omitempty"` // the session's, appended
 	Model        Model  `json:"model"`
 	Workspace    string `json:"workspace"` // the canonical path of the workspace in the tools containers
+
+	Limits SessionLimits `json:"limits,omitzero"` // may change while the session runs
+}
+
+// SessionLimits bound what a session may do. A zero is no limit, but for the steps, which the
+// agent bounds by itself.
+type SessionLimits struct {
+	MaxTurns        int64 `json:"maxTurns,omitempty"`
+	MaxStepsPerTurn int64 `json:"maxStepsPerTurn,omitempty"`
+	MaxTotalTokens  int64 `json:"maxTotalTokens,omitempty"` // input, cached input and output
 }
 
 // Model says which model answers and where.
@@ -56,6 +66,9 @@ type Model struct {
 	Provider string `json:"provider"` // OpenAIChat
 	BaseURL  string `json:"baseURL"`
 	Name     string `json:"name"`
+	// KeySecret names the Secret that holds the endpoint's key, for people. Without a
+	// key in it no request is made; "" means that the endpoint needs none.
+	KeySecret string `json:"keySecret,omitempty"`
 }
 
 // LogHead names the last event of a log. The zero value is an empty log.
@@ -70,6 +83,7 @@ type Message struct {
 	CreatedAt time.Time `json:"createdAt"`
 	Author    string    `json:"author,omitempty"`
 	Content   string    `json:"content"`
+	Interrupt bool      `json:"interrupt,omitempty"` // cancels the turn that runs when it comes
 }
 
 // Observed is what an agent says of itself. The controller takes it as untrusted.

@@ -9,7 +9,7 @@ import (
 )
 
 // Every attempt in the script prints "name: DONE" or "name: refused (why)".
-var attempts = regexp.MustCompile(`([a-z -]+(?: /[a-z/]*| /)?): (DONE|refused)`)
+var attempts = regexp.MustCompile(`(?m)^(.+): (DONE|refused)`)
 
 func TestReadOnlyHoldsAgainstBashAndWrite(t *testing.T) {
 	s := newSession(t, "workspace-write")
@@ -68,15 +68,14 @@ func TestToolsContainersHoldNoSecret(t *testing.T) {
 			if strings.Contains(result, "READABLE") {
 				t.Errorf("a secret place can be read: %s", result)
 			}
-			for _, want := range []string{`NoNewPrivs:\t1`, `CapEff:\t0000000000000000`, `Seccomp:\t2`} {
-				if !strings.Contains(result, strings.ReplaceAll(want, `\t`, `\\t`)) && !strings.Contains(result, want) {
+			for _, want := range []string{"NoNewPrivs:\t1", "CapEff:\t0000000000000000", "Seccomp:\t2"} {
+				if !strings.Contains(result, want) {
 					t.Errorf("%s is not in %s", want, result)
 				}
 			}
-			for _, word := range []string{"KEY", "TOKEN", "SECRET", "KUBERNETES"} {
-				if strings.Contains(result, word) {
-					t.Errorf("a variable with %s is in the environment: %s", word, result)
-				}
+			const variables = "GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0 HOME LANG PATH PWD SHLVL TERM TMPDIR _ \n"
+			if !strings.HasPrefix(result, variables) {
+				t.Errorf("the environment is not %q: %s", variables, result)
 			}
 		})
 	}

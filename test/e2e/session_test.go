@@ -115,7 +115,6 @@ type event struct {
 	Seq  uint64         `json:"seq"`
 	Type string         `json:"type"`
 	Data map[string]any `json:"data"`
-	line string
 }
 
 // log returns the committed events, as the agent's own reader exports them.
@@ -127,7 +126,7 @@ func (s *session) log() []event {
 	lines := bufio.NewScanner(strings.NewReader(out))
 	lines.Buffer(nil, 32<<20)
 	for lines.Scan() {
-		e := event{line: lines.Text()}
+		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			s.t.Fatalf("a line of the log is no JSON: %q", lines.Text())
 		}
@@ -143,15 +142,16 @@ func (s *session) verifyLog() {
 	must(s.t)(kube.Kubectl(s.t.Context(), "-n", s.key.Namespace, "exec", s.pod(), "-c", "agent", "--", "/usr/local/bin/agent", "log", "verify", "/log"))
 }
 
-// results returns the lines of all tool results so far.
+// results returns the texts of all tool results so far, as the model reads them.
 func (s *session) results() []string {
-	var lines []string
+	var texts []string
 	for _, e := range s.log() {
 		if e.Type == "tool/result" {
-			lines = append(lines, e.line)
+			text, _ := e.Data["text"].(string)
+			texts = append(texts, text)
 		}
 	}
-	return lines
+	return texts
 }
 
 // sh runs a command beside the session's tools, outside of their sandbox.

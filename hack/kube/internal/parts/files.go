@@ -39,6 +39,7 @@ func (v view) Port(name string) int { return v.Ports[config.Port(name)] }
 func Files(c config.Config, f Facts) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	for path, name := range map[string]string{
+		"audit.yaml":             "audit.yaml",
 		"containerd.toml":        "containerd.toml",
 		"kubelet.yaml":           "kubelet.yaml",
 		"kube-proxy.yaml":        "kube-proxy.yaml",

@@ -118,6 +118,10 @@ func apiserver(c config.Config) Part {
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true",
 		"--profiling=false",
+		"--audit-policy-file=" + c.Path("audit.yaml"),
+		"--audit-log-path=" + c.Path("logs", "audit.log"),
+		"--audit-log-maxsize=100", // MiB
+		"--audit-log-maxbackup=1",
 	}}
 }
 

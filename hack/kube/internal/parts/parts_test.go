@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pelletier/go-toml/v2"
+	audit "k8s.io/apiserver/pkg/apis/audit/v1"
 	proxyconfig "k8s.io/kube-proxy/config/v1alpha1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -53,6 +54,17 @@ func TestKubernetesFiles(t *testing.T) {
 	free.RestrictOOM = false
 	if strings.Contains(string(files(t, free)["kubelet.yaml"]), "oomScoreAdj") {
 		t.Error("the score is set where there is no need to")
+	}
+}
+
+// audit.yaml is what the pinned apiserver reads, and leaves reads out.
+func TestAuditPolicy(t *testing.T) {
+	var p audit.Policy
+	if err := yaml.UnmarshalStrict(files(t, facts)["audit.yaml"], &p); err != nil {
+		t.Fatalf("audit.yaml: %v", err)
+	}
+	if len(p.Rules) != 2 || p.Rules[0].Level != audit.LevelNone || p.Rules[1].Level != audit.LevelMetadata {
+		t.Errorf("the rules are %+v", p.Rules)
 	}
 }
 

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/agentsession-dev/operator/internal/agent/eventlog"
+	"github.com/agentsession-dev/operator/internal/agent/model"
+	"github.com/agentsession-dev/operator/internal/wire"
+)
+
+// The patience with a model endpoint that is in trouble.
+const (
+	maxAttempts = 5
+	firstDelay  = 500 * time.Millisecond
+	maxDelay    = 10 * time.Second
+	// maxAsked is the longest wait that an endpoint may ask for. Beyond it the turn ends
+	// and says so, rather than looking as if it worked.
+	maxAsked = 5 * time.Minute
+)
+
+// request returns the answer to the next request of the turn.
+func (a *Agent) request(ctx context.Context) (model.Answer, error) {
+	for try := 1; ; try++ {
+		prepared, provider, err := a.sendable(ctx)
+		if err != nil {
+			return model.Answer{}, err
+		}
+		answer, err := a.ask(ctx, provider, prepared)
+		if err == nil {
+			return answer, nil
+		}
+		delay, again := a.delay(err, try)
+		if !again || ctx.Err() != nil {
+			return model.Answer{}, err
+		}
+		if err := a.record(func(f *fold) []entry { return []entry{f.planRetry(err, delay)} }); err != nil {
+			return model.Answer{}, err
+		}
+		if err := a.o.Sleep(ctx, delay); err != nil {
+			return model.Answer{}, err
+		}
+	}
+}
+
+// delay says whether a request is worth repeating after the try-th attempt, and when.
+func (a *Agent) delay(err error, try int) (time.Duration, bool) {
+	failure, typed := errors.AsType[*model.Error](err)
+	if !typed || !failure.Retryable() || try >= maxAttempts || failure.RetryAfter > maxAsked {
+		return 0, false
+	}
+	d := min(firstDelay<<(try-1), maxDelay)
+	d = d/2 + time.Duration(a.o.Random()*float64(d/2)) // spread, so that many agents do not come back at once
+	return max(d, failure.RetryAfter), true
+}
+
+// planRetry says that the newest request is repeated after a delay.
+func (f *fold) planRetry(err error, delay time.Duration) entry {
+	r := eventlog.Retry{
+		Turn: f.turn.number, Step: f.turn.step, Attempt: f.turn.attempt,
+		Message: cutText(err.Error(), 1024), DelayMillis: delay.Milliseconds(),
+	}
+	if failure, typed := errors.AsType[*model.Error](err); typed {
+		r.Reason = failure.Reason()
+	}
+	return entry{eventlog.TypeRetry, r}
+}
+
+// sendable prepares the next request, in a new step where none is open. What it will carry, the
+// policy that it states included, is fixed and in the log when it returns.
+func (a *Agent) sendable(ctx context.Context) (model.Prepared, model.Provider, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// A request that left while a narrowing is under way would state what no longer holds.
+	if err := a.awaitLocked(ctx, a.openLocked); err != nil {
+		return model.Prepared{}, nil, err
+	}
+	if err := a.recordLocked(a.f.planStep(!a.headerDone, *a.config)...); err != nil {
+		return model.Prepared{}, nil, err
+	}
+	a.headerDone = true
+	provider, err := a.providerLocked()
+	if err != nil {
+		return model.Prepared{}, nil, err
+	}
+	request, snapshot, err := a.f.request()
+	if err != nil {
+		return model.Prepared{}, nil, err
+	}
+	prepared, err := provider.Prepare(request)
+	if err != nil {
+		return model.Prepared{}, nil, err
+	}
+	if err := a.recordLocked(a.f.planRequest(prepared, snapshot)); err != nil {
+		return model.Prepared{}, nil, err
+	}
+	a.publishLocked()
+	return prepared, provider, nil
+}
+
+// planStep says what stands before a request: the step, the header where it may have changed, and
+// the snapshot, whatever happened to the last one.
+func (f *fold) planStep(header bool, c wire.Config) []entry {
+	var entries []entry
+	if !f.turn.stepOpen {
+		entries = append(entries, entry{eventlog.TypeStepStart, eventlog.StepStart{Turn: f.turn.number, Step: f.turn.step + 1}})
+	}
+	if header {
+		entries = append(entries, f.planHeader(c)...)
+	}
+	return append(entries, f.planSnapshot(f.policy.doc.Policy, f.policy.seq, c.Workspace)...)
+}
+
+// providerLocked follows the endpoint in the configuration, and a key that comes later; the
+// model's name is the header's.
+func (a *Agent) providerLocked() (model.Provider, error) {
+	config := model.OpenAIConfig{BaseURL: a.config.Model.BaseURL, KeyFile: a.o.KeyFile}
+	if a.keyFileAbsent() {
+		config.KeyFile = ""
+	}
+	if a.provider != nil && a.endpoint == config {
+		return a.provider, nil
+	}
+	p, err := model.NewOpenAIChat(config)
+	if err != nil {
+		return nil, err
+	}
+	a.provider, a.endpoint = p, config
+	return p, nil
+}
+
+func (a *Agent) keyFileAbsent() bool {
+	_, err := os.Stat(a.o.KeyFile)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// ask sends a request and mirrors the answer as it comes.
+func (a *Agent) ask(ctx context.Context, provider model.Provider, p model.Prepared) (model.Answer, error) {
+	var answer *model.Answer
+	var last error
+	for d, err := range provider.Send(ctx, p) {
+		if err != nil {
+			last = err
+			continue
+		}
+		if d.Answer != nil {
+			answer = d.Answer
+		}
+		if d.Content != "" || d.Reasoning != "" {
+			a.mirrorDelta(d)
+		}
+	}
+	if answer == nil {
+		if last == nil {
+			last = errors.New("the model endpoint ended its answer without a word")
+		}
+		return model.Answer{}, last
+	}
+	return *answer, nil
+}
+
+func (a *Agent) mirrorDelta(d model.Delta) {
+	type delta struct {
+		Content   string `json:"content,omitempty"`
+		Reasoning string `json:"reasoning,omitempty"`
+	}
+	line, err := json.Marshal(map[string]delta{"delta": {d.Content, d.Reasoning}})
+	if err == nil {
+		a.mirror.Line(line)
+	}
+}
+
+// sleep waits, unless ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
