@@ -5,6 +5,8 @@ package eventlog
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -35,17 +37,39 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// BenchmarkAppendSync shares an fsync between those who wait: the fsyncs of an event
+// are printed beside its time.
 func BenchmarkAppendSync(b *testing.B) {
-	l, _ := benchLog(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := l.AppendSync(TypeStepEnd, StepEnd{}); err != nil {
-			b.Fatal(err)
-		}
+	for _, waiters := range []int{1, 8} {
+		b.Run(fmt.Sprint(waiters), func(b *testing.B) {
+			syncs := 0
+			l, _, err := Open(b.TempDir(), Options{wrap: func(s sink) sink { return &hooked{s, func() { syncs++ }} }})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { l.Close() })
+			b.ReportAllocs()
+			b.ResetTimer()
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var wg sync.WaitGroup
+			for range waiters {
+				wg.Go(func() {
+					for left.Add(-1) >= 0 {
+						if _, err := l.AppendSync(TypeStepEnd, StepEnd{}); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(syncs)/float64(b.N), "fsyncs/op")
+		})
 	}
 }
 
-// BenchmarkOpen recovers a log of 100,000 events.
+// BenchmarkOpen recovers a log of 100,000 events, alone and with a reader of them.
 func BenchmarkOpen(b *testing.B) {
 	l, dir := benchLog(b)
 	data := ToolResult{CallID: "c", Text: strings.Repeat("x", 200)}
@@ -55,12 +79,16 @@ func BenchmarkOpen(b *testing.B) {
 		}
 	}
 	l.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		l, _, err := Open(dir, Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		l.Close()
+	for name, each := range map[string]func(Event) error{"verify": nil, "each": func(Event) error { return nil }} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l, _, err := Open(dir, Options{Each: each})
+				if err != nil {
+					b.Fatal(err)
+				}
+				l.Close()
+			}
+		})
 	}
 }

@@ -61,7 +61,9 @@ type Head struct {
 
 func digestOf(line []byte) string {
 	sum := sha256.Sum256(line)
-	return hex.EncodeToString(sum[:])
+	var digits [2 * sha256.Size]byte
+	hex.Encode(digits[:], sum[:])
+	return string(digits[:])
 }
 
 // ErrUnwritable is wrapped by the error of every call after a write or an fsync

@@ -85,22 +85,6 @@ func appendLine(b []byte, e Event) []byte {
 	return append(b, `"}`...)
 }
 
-func parseLine(line []byte) (Event, error) {
-	var e Event
-	if err := json.Unmarshal(line, &e); err != nil {
-		return Event{}, fmt.Errorf("not an event: %w", err)
-	}
-	switch {
-	case e.Seq == 0 || !e.Type.valid():
-		return Event{}, errors.New("not an event: seq or type is missing")
-	case len(e.Data) == 0 || e.Data[0] != '{':
-		return Event{}, errors.New("not an event: data is not an object")
-	case e.Durable >= e.Seq:
-		return Event{}, fmt.Errorf("event %d claims that event %d was durable before it", e.Seq, e.Durable)
-	}
-	return e, nil
-}
-
 // valid keeps types writable without escapes.
 func (t Type) valid() bool {
 	for _, c := range []byte(t) {
@@ -155,6 +139,9 @@ func (r *lineReader) next(limit int) (line []byte, n int64, err error) {
 	for {
 		chunk, err := r.r.ReadSlice('\n')
 		n += int64(len(chunk))
+		if err == nil && n == int64(len(chunk)) && len(chunk) <= limit+1 {
+			return chunk[:len(chunk)-1], n, nil // whole in the buffer, as most are
+		}
 		switch {
 		case tooLong:
 		case len(r.buf)+len(chunk) > limit+1:

@@ -32,6 +32,9 @@ type Log struct {
 	err       error
 	data      bytes.Buffer // scratch
 	line      []byte       // scratch
+	size      int64        // of this boot's file
+	// reservedTo is the offset up to which the file has space whatever happens.
+	reservedTo int64
 }
 
 var errClosed = errors.New("the event log is closed")
@@ -51,9 +54,13 @@ func (l *Log) Append(t Type, data any) (Event, error) {
 	if err := encodeData(&l.data, data); err != nil {
 		return Event{}, fmt.Errorf("appending %s: %w", t, err)
 	}
+	payload := l.data.Bytes()
+	if l.opts.Secrets != nil {
+		payload = redact(payload, l.opts.Secrets())
+	}
 	e := Event{
 		Seq: l.head.Seq + 1, Time: l.opts.Now().UTC(), Type: t,
-		Data: bytes.Clone(l.data.Bytes()), Durable: l.committed.Seq, Prev: l.head.Digest,
+		Data: bytes.Clone(payload), Durable: l.committed.Seq, Prev: l.head.Digest,
 	}
 	l.line = appendLine(l.line[:0], e)
 	if len(l.line) > MaxLine {
@@ -79,6 +86,7 @@ func (l *Log) writeLocked() error {
 		err = io.ErrShortWrite
 	}
 	l.line = l.line[:n]
+	l.size += int64(written)
 	if err != nil {
 		l.err = fmt.Errorf("%w: writing: %w", ErrUnwritable, err)
 	}
@@ -116,6 +124,7 @@ func (l *Log) Commit(seq uint64) error {
 	for _, line := range lines {
 		l.opts.Mirror(line)
 	}
+	l.topUp()
 	return nil
 }
 
@@ -183,6 +192,7 @@ func (l *Log) Events() iter.Seq2[Event, error] {
 func (c *chain) each(yield func(Event, error) bool) {
 	stopped := false
 	err := c.walk(func(e Event, _ []byte) bool {
+		e.Data = bytes.Clone(e.Data)
 		stopped = !yield(e, nil)
 		return !stopped
 	})
@@ -197,6 +207,9 @@ func (l *Log) Close() error {
 		return nil
 	}
 	err := l.Sync()
+	if err == nil {
+		err = l.release()
+	}
 	l.poison(errClosed)
 	return errors.Join(err, l.file.Close(), l.lock.Close())
 }

@@ -234,6 +234,84 @@ func TestConcurrentCommits(t *testing.T) {
 	}
 }
 
+// Who waits for an fsync that is under way shares the next one with all others that do.
+func TestWaitersShareOneSync(t *testing.T) {
+	const waiters = 8
+	started, release := make(chan struct{}), make(chan struct{})
+	syncs := 0
+	h := &hooked{}
+	h.inSync = func() {
+		if syncs++; syncs == 1 {
+			close(started)
+			<-release
+		}
+	}
+	o := testOptions()
+	o.wrap = func(s sink) sink { h.sink = s; return h }
+	l, _, err := Open(t.TempDir(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var all, appended sync.WaitGroup
+	all.Go(func() {
+		if _, err := l.AppendSync(TypeStepEnd, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	<-started
+	appended.Add(waiters)
+	for range waiters {
+		all.Go(func() {
+			e, err := l.Append(TypeStepEnd, nil)
+			appended.Done()
+			if err == nil {
+				err = l.Commit(e.Seq)
+			}
+			if err != nil || l.Committed().Seq < e.Seq {
+				t.Errorf("event %d: %v, committed %d", e.Seq, err, l.Committed().Seq)
+			}
+		})
+	}
+	appended.Wait() // while the first sync runs
+	close(release)
+	all.Wait()
+	if syncs != 2 {
+		t.Errorf("%d fsyncs for %d events, want one for the first and one for the %d that waited", syncs, waiters+1, waiters)
+	}
+}
+
+// Each sees, during Open, what Events yields after it, and its error ends Open.
+func TestEach(t *testing.T) {
+	dir := t.TempDir()
+	l, _ := mustOpen(t, dir)
+	mustAppend(t, l, "a", "b", "c")
+	want := texts(t, dir, l)
+	l.Close()
+	o := testOptions()
+	var got []string
+	var events []Event
+	o.Each = func(e Event) error { events = append(events, e); return nil }
+	l, _, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	for _, e := range events { // after the walk: nothing may be overwritten by then
+		var m UserMessage
+		if err := e.Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m.Content)
+	}
+	wantTexts(t, got, want...)
+	enough := errors.New("enough")
+	o.Each = func(Event) error { return enough }
+	if _, _, err := Open(dir, o); !errors.Is(err, enough) {
+		t.Errorf("Open() = %v, want the reader's error", err)
+	}
+}
+
 // Committing what was never appended is a mistake of the caller, not a wait for ever.
 func TestCommitBeyondTheHead(t *testing.T) {
 	l, _ := mustOpen(t, t.TempDir())

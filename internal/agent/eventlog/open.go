@@ -3,6 +3,8 @@
 package eventlog
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -26,14 +28,22 @@ type Options struct {
 	// once: use Mirror.Line.
 	Mirror func(line []byte)
 
-	// wrap lets tests stand between the log and its file.
-	wrap func(sink) sink
-}
+	// Each is given every event that is kept, in order, while Open verifies the log:
+	// a reader that folds them need not read it again. An error ends Open.
+	Each func(Event) error
+	// Secrets are texts that must not reach the log, as they are now. Each of at least
+	// 8 bytes is replaced wherever a payload holds it in a string. Append returns the
+	// event as it was written.
+	Secrets func() []string
+	// Reserve is how many bytes of the volume are kept allocated for events to come, so
+	// that somebody else who fills it does not stop the log at once; 0 is none. It
+	// takes effect where the file system can allocate ahead. What a killed agent had
+	// reserved stays with its file.
+	Reserve int64
 
-// sink is what a log does to its own file.
-type sink interface {
-	io.WriteCloser
-	Sync() error
+	// wrap lets tests stand between the log and its file, disk between it and the disk.
+	wrap func(sink) sink
+	disk disk
 }
 
 // Cut is what recovery dropped: lines that were written but never promised.
@@ -69,7 +79,10 @@ func Open(dir string, o Options) (*Log, Recovered, error) {
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}
-	if err := makeDir(dir); err != nil {
+	if o.disk == nil {
+		o.disk = osDisk{}
+	}
+	if err := makeDir(o.disk, dir); err != nil {
 		return nil, Recovered{}, fmt.Errorf("creating the log directory: %w", err)
 	}
 	lock, err := lockDir(dir)
@@ -90,13 +103,16 @@ func openLocked(dir string, o Options) (*Log, Recovered, error) {
 	if err != nil {
 		return nil, Recovered{}, err
 	}
-	if err := c.walk(nil); err != nil {
+	if err := c.settle(o.disk); err != nil {
 		return nil, Recovered{}, err
 	}
-	if err := c.keep(); err != nil {
+	if err := c.walkEach(o.Each); err != nil {
 		return nil, Recovered{}, err
 	}
-	file, own, err := createSegment(dir, header{
+	if err := c.keep(o.disk); err != nil {
+		return nil, Recovered{}, err
+	}
+	file, own, err := createSegment(o.disk, dir, header{
 		Magic: Magic, Version: Version, Boot: c.boots + 1, PodUID: o.PodUID, Time: o.Now().UTC(), Last: c.head,
 	}, o.Rand)
 	if err != nil {
@@ -105,23 +121,49 @@ func openLocked(dir string, o Options) (*Log, Recovered, error) {
 	l := &Log{
 		opts: o, file: file, boot: own.boot,
 		parts: append(c.parts, part{segment: own}),
-		head:  c.head, committed: c.head,
+		head:  c.head, committed: c.head, size: own.headerLen,
 	}
 	if o.wrap != nil {
 		l.file = o.wrap(file)
 	}
+	l.topUp()
 	return l, Recovered{Fresh: c.head.Seq == 0, Boot: own.boot, Head: c.head, Cut: c.cut}, nil
+}
+
+// walkEach is walk with a visitor that may fail and may keep what it is given.
+func (c *chain) walkEach(visit func(Event) error) error {
+	if visit == nil {
+		return c.walk(nil)
+	}
+	var visitErr error
+	err := c.walk(func(e Event, _ []byte) bool {
+		e.Data = bytes.Clone(e.Data)
+		visitErr = visit(e)
+		return visitErr == nil
+	})
+	return cmp.Or(err, visitErr)
+}
+
+// settle readies the last part for being believed: it is the one that nothing on
+// disk vouches for, and an earlier boot may have ended because its fsync failed.
+func (c *chain) settle(d disk) error {
+	if n := len(c.parts); n > 0 {
+		if err := d.settle(c.parts[n-1].path); err != nil {
+			return fmt.Errorf("%w: settling the last segment: %w", ErrUnwritable, err)
+		}
+	}
+	return nil
 }
 
 // keep makes the recovered tail durable before a header promises that it is: the
 // last boot may have written lines that it did not live to sync.
-func (c *chain) keep() error {
+func (c *chain) keep(d disk) error {
 	n := len(c.parts)
 	if n == 0 {
 		return nil
 	}
 	last := &c.parts[n-1]
-	if err := syncPath(last.path); err != nil {
+	if err := d.sync(last.path); err != nil {
 		return fmt.Errorf("%w: syncing the recovered segment: %w", ErrUnwritable, err)
 	}
 	head := c.head
@@ -129,13 +171,15 @@ func (c *chain) keep() error {
 	return nil
 }
 
-func makeDir(dir string) error {
-	_, err := os.Stat(dir)
-	if !errors.Is(err, fs.ErrNotExist) {
+// makeDir syncs the parent also where the directory is there already: the boot that
+// made it may have failed before its own sync.
+func makeDir(d disk, dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err := d.makeDir(dir); err != nil {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(dir))
+	return d.sync(filepath.Dir(dir))
 }

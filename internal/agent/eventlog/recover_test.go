@@ -94,6 +94,57 @@ func TestTornTailAtEveryByte(t *testing.T) {
 	}
 }
 
+// Cut a log of three boots at every byte of its history, the later files not yet
+// written: all whole lines before the cut survive, and life goes on.
+func TestEveryPrefixOfAHistory(t *testing.T) {
+	source := t.TempDir()
+	for boot := range 3 {
+		l, _ := mustOpen(t, source)
+		for i := range 3 {
+			if _, err := l.Append(TypeUserMessage, UserMessage{Content: fmt.Sprintf("%d.%d <é>", boot, i)}); err != nil {
+				t.Fatal(err)
+			}
+			if i == 1 {
+				if err := l.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := texts(t, source, nil)
+	dir := memoryDir(t)
+	whole := 0 // events in the files before the one that is cut
+	for _, path := range segments(t, source) {
+		content := mustRead(t, path)
+		name := filepath.Join(dir, filepath.Base(path))
+		for size := range len(content) + 1 {
+			if err := os.WriteFile(name, content[:size], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := len(segments(t, dir))
+			l, r, err := Open(dir, testOptions())
+			if err != nil {
+				t.Fatalf("%s cut at byte %d: Open() = %v", path, size, err)
+			}
+			want := whole + max(bytes.Count(content[:size], []byte("\n"))-1, 0)
+			if r.Head.Seq != uint64(want) || r.Boot != before+1 {
+				t.Fatalf("%s cut at byte %d: recovered %+v, want event %d at boot %d", path, size, r, want, before+1)
+			}
+			mustAppend(t, l, "next")
+			l.Close()
+			wantTexts(t, texts(t, dir, nil), append(all[:want:want], "next")...)
+			added := segments(t, dir)
+			if err := os.Remove(added[len(added)-1]); err != nil || t.Failed() {
+				t.Fatalf("%s cut at byte %d: %v", path, size, err)
+			}
+		}
+		whole += 3
+	}
+}
+
 // A cut inside what a successor's header names, or below what a header without
 // events promised, is damage.
 func TestCutBelowTheMark(t *testing.T) {

@@ -107,7 +107,7 @@ func readSegment(path string) (segment, error) {
 }
 
 // createSegment makes this boot's file, with its header on disk.
-func createSegment(dir string, h header, rand io.Reader) (*os.File, segment, error) {
+func createSegment(d disk, dir string, h header, rand io.Reader) (sink, segment, error) {
 	if h.Boot > maxBoot {
 		return nil, segment{}, fmt.Errorf("boot %d does not fit the log's file names; start a new session", h.Boot)
 	}
@@ -117,7 +117,7 @@ func createSegment(dir string, h header, rand io.Reader) (*os.File, segment, err
 	}
 	name := fmt.Sprintf("%08d-%s-%s.jsonl", h.Boot, nameable(h.PodUID), hex.EncodeToString(random[:]))
 	path := filepath.Join(dir, name)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := d.create(path)
 	if err != nil {
 		return nil, segment{}, fmt.Errorf("creating the log segment: %w", err)
 	}
@@ -129,14 +129,14 @@ func createSegment(dir string, h header, rand io.Reader) (*os.File, segment, err
 		err = f.Sync()
 	}
 	if err == nil {
-		err = syncDir(dir)
+		err = d.sync(dir)
 	}
 	if err == nil {
 		err = refuseRivals(dir, name, h.Boot)
 	}
 	if err != nil {
 		f.Close()
-		os.Remove(path)
+		d.remove(path)
 		return nil, segment{}, fmt.Errorf("creating the log segment: %w", err)
 	}
 	return f, segment{name: name, path: path, boot: h.Boot, header: h, headerLen: int64(len(line))}, nil
@@ -198,15 +198,3 @@ func lockDir(dir string) (*os.File, error) {
 		}
 	}
 }
-
-// syncPath makes a file's content, or a directory's entries, durable.
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
-
-func syncDir(dir string) error { return syncPath(dir) }

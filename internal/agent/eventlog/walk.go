@@ -59,7 +59,7 @@ func planChain(dir string) (*chain, error) {
 
 // walk follows the chain from its start, checks every link, and hands each event
 // with its line to visit, which may be nil and ends the walk with false. The line
-// is valid during the call only.
+// and the event's data, a part of it, are valid during the call only.
 func (c *chain) walk(visit func(e Event, line []byte) bool) error {
 	c.head = Head{Digest: Genesis}
 	for i := range c.parts {
@@ -138,7 +138,7 @@ func (s *scanner) next() (Event, []byte, int64, error) {
 	if err != nil {
 		return Event{}, nil, n, err
 	}
-	e, err := parseLine(line)
+	e, err := parseLine(line, head.Digest)
 	if err != nil {
 		return Event{}, nil, n, err
 	}
@@ -184,7 +184,7 @@ func (s *scanner) judge(n int64, flaw error) error {
 		if err != nil && !isContent(err) {
 			return fmt.Errorf("log segment %s: %w", s.part.path, err)
 		}
-		if e, err := parseLine(rest); err == nil {
+		if e, err := parseLine(rest, ""); err == nil {
 			s.chain.durable = max(s.chain.durable, e.Durable)
 		}
 	}
