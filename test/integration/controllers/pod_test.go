@@ -59,8 +59,10 @@ func TestTheAgentsWordThatItsLogIsLostEndsTheSession(t *testing.T) {
 	b := newBench(t)
 	b.ready(v1alpha1.ModeReadOnly)
 	b.agent.Update(func(o *wire.Observed) {
+		o.Boot, o.Revision, o.Applied = 2, 1, nil
 		o.Problems = []wire.Problem{{Reason: wire.StateLost, Message: "status knows event 9, the log is empty"}}
 	})
+	b.setPod(func(p *corev1.Pod) { p.Status.InitContainerStatuses[0].RestartCount++ }) // so that it is looked at
 	b.until("Completed=True/StateLost")
 	if p := b.pod(); p != nil && p.DeletionTimestamp == nil {
 		t.Error("the pod of a finished session is left running")
