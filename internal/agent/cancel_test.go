@@ -163,3 +163,33 @@ func TestStopFindsAnOpenTurn(t *testing.T) {
 		t.Errorf("the session ended %d times in the log", n)
 	}
 }
+
+// Where the snapshots are suppressed the model reads none, the header does not speak of them,
+// and everything is enforced as ever.
+func TestSuppressedRuntimeContext(t *testing.T) {
+	hold := make(chan struct{})
+	model := newEndpoint(t, func(n int, r chatRequest) reply {
+		if n == 1 {
+			return reply{calls: []chatCall{bash("c1", "touch f")}, hold: hold}
+		}
+		return reply{text: "done"}
+	})
+	s := start(t, model, echo("ok\n", 0))
+	s.desired.Config.RuntimeContext = wire.RuntimeContextSuppressed
+	s.switchTo(policy.WorkspaceWrite)
+	s.send("m1", "go")
+	model.awaitRequest(1)
+	s.switchTo(policy.ReadOnly)
+	close(hold)
+	s.answered("m1")
+	if len(s.ro.Starts()) != 1 || len(s.rw.Starts()) != 0 {
+		t.Errorf("tools-ro ran %d calls, tools-rw %d; want 1 and 0", len(s.ro.Starts()), len(s.rw.Starts()))
+	}
+	last := model.seen()[1]
+	if countSnapshots(last) != 0 || strings.Contains(last.Messages[0].Content, "snapshot") {
+		t.Errorf("the model reads %+v", last.Messages)
+	}
+	if got := last.last().Content; got != "ok\n(exit status 0)" {
+		t.Errorf("the result is %q", got)
+	}
+}

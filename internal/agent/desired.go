@@ -85,6 +85,10 @@ func check(d wire.Desired) (policy.Document, error) {
 		return doc, refuse(http.StatusBadRequest, "config.workspace: %.60q is not an absolute path", c.Workspace)
 	case len(c.Prompt) > maxMessage:
 		return doc, refuse(http.StatusBadRequest, "config.prompt: %d bytes are more than %d", len(c.Prompt), maxMessage)
+	case c.RuntimeContext != "" && c.RuntimeContext != wire.RuntimeContextEnabled && c.RuntimeContext != wire.RuntimeContextSuppressed:
+		return doc, refuse(http.StatusBadRequest, "config.runtimeContext: %.60q is neither %s nor %s", c.RuntimeContext, wire.RuntimeContextEnabled, wire.RuntimeContextSuppressed)
+	case min(c.Limits.MaxTurns, c.Limits.MaxStepsPerTurn, c.Limits.MaxTotalTokens) < 0:
+		return doc, refuse(http.StatusBadRequest, "config.limits: a limit is less than 0")
 	case d.Stamp.SessionUID != d.SessionUID:
 		return doc, refuse(http.StatusBadRequest, "stamp.sessionUID: it is not this session's")
 	}

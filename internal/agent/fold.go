@@ -21,6 +21,8 @@ type fold struct {
 	bootSeq uint64 // of the newest boot event
 	ended   bool
 
+	suppressed bool // the model is not told the policy: what is told is what stands
+
 	policy   applied
 	history  transcript.History
 	header   header
@@ -92,7 +94,7 @@ func (f *fold) apply(e eventlog.Event) error {
 	f.seq = e.Seq
 	switch e.Type {
 	case eventlog.TypeSessionStart:
-		return with(e, func(p eventlog.SessionStart) error { f.session = &p; return nil })
+		return with(e, f.applySession)
 	case eventlog.TypeBoot:
 		f.bootSeq = e.Seq
 	case eventlog.TypePolicyApplied:
@@ -160,6 +162,18 @@ func with[T any](e eventlog.Event, f func(T) error) error {
 	if err := f(payload); err != nil {
 		return fmt.Errorf("event %d (%s): %w", e.Seq, e.Type, err)
 	}
+	return nil
+}
+
+func (f *fold) applySession(p eventlog.SessionStart) error {
+	f.session = &p
+	var c wire.Config
+	if len(p.Config) > 0 {
+		if err := json.Unmarshal(p.Config, &c); err != nil {
+			return fmt.Errorf("decoding the configuration: %w", err)
+		}
+	}
+	f.suppressed = c.RuntimeContext == wire.RuntimeContextSuppressed
 	return nil
 }
 

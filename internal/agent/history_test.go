@@ -36,12 +36,14 @@ type history struct {
 	config    wire.Config
 }
 
-func newHistory(t fataler) *history {
+func newHistory(t fataler) *history { return newHistoryOf(t, wire.RuntimeContextEnabled) }
+
+func newHistoryOf(t fataler, context wire.RuntimeContext) *history {
 	h := &history{
 		t: t, f: newFold(), bodies: map[string][]byte{}, running: map[int]*passed{},
-		config: wire.Config{Workspace: workspace, Model: wire.Model{Provider: ProviderOpenAIChat, Name: "m"}},
+		config: wire.Config{Workspace: workspace, Model: wire.Model{Provider: ProviderOpenAIChat, Name: "m"}, RuntimeContext: context},
 	}
-	h.record(entry{eventlog.TypeSessionStart, eventlog.SessionStart{SessionUID: testUID}}, entry{eventlog.TypeBoot, eventlog.Boot{Boot: 1}})
+	h.record(entry{eventlog.TypeSessionStart, eventlog.SessionStart{SessionUID: testUID, Config: mustJSON(h.config)}}, entry{eventlog.TypeBoot, eventlog.Boot{Boot: 1}})
 	h.commit()
 	h.record(h.f.planPolicy(h.pushed(policy.Policy{}), workspace, true, 1, 0)...)
 	h.commit()
@@ -234,7 +236,7 @@ func (h *history) step(t *rapid.T) {
 // Whatever happens in whatever order, crashes at any event included, the laws hold.
 func TestLawsHoldInEveryHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHistory(t)
+		h := newHistoryOf(t, rapid.SampledFrom([]wire.RuntimeContext{wire.RuntimeContextEnabled, wire.RuntimeContextSuppressed}).Draw(t, "context"))
 		for range rapid.IntRange(1, 80).Draw(t, "length") {
 			h.step(t)
 		}

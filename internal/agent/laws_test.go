@@ -34,6 +34,8 @@ type laws struct {
 	lastBody  []byte
 	lastFront []byte
 	replay    *fold
+
+	suppressed bool // I1 and I4 are void, and told means standing
 }
 
 type lawCall struct {
@@ -49,8 +51,14 @@ func checkLaws(t fataler, workspace string, events []eventlog.Event, bodies map[
 	named := map[string]bool{}
 	for _, e := range events {
 		switch e.Type {
+		case eventlog.TypeSessionStart:
+			l.suppressed = bytes.Contains(e.Data, []byte(`"runtimeContext":"Suppressed"`))
 		case eventlog.TypePolicyApplied:
 			l.onPolicy(e)
+		case eventlog.TypeContextSnapshot:
+			if l.suppressed {
+				t.Fatalf("event %d states a policy in a session where that is suppressed", e.Seq)
+			}
 		case eventlog.TypeRequestHeader:
 			l.header = true
 		case eventlog.TypeRequestSent:
@@ -154,7 +162,11 @@ func (l *laws) onRequest(e eventlog.Event, p eventlog.RequestSent, body []byte) 
 	if len(due) > 0 {
 		l.t.Fatalf("event %d: call %s has no result", e.Seq, due[0])
 	}
-	if want := policy.Snapshot(policy.Contributions(l.policies[l.standing], l.workspace)); last != want || p.PolicySeq != l.standing {
+	want := policy.Snapshot(policy.Contributions(l.policies[l.standing], l.workspace))
+	if l.suppressed {
+		want = ""
+	}
+	if last != want || p.PolicySeq != l.standing {
 		l.t.Fatalf("I1: event %d states\n%s\nand stands under %d:\n%s", e.Seq, last, l.standing, want)
 	}
 	front, _, _ := bytes.Cut(body, []byte(`"messages":[`))
@@ -172,6 +184,9 @@ func (l *laws) onStart(e eventlog.Event) {
 	var got policy.Profile
 	if err := json.Unmarshal(p.Profile, &got); err != nil {
 		l.t.Fatalf("event %d: %v", e.Seq, err)
+	}
+	if l.suppressed {
+		l.told = l.standing
 	}
 	told := l.policies[l.told].Profile()
 	if want := l.policies[l.standing].Profile().Meet(told); got != want || p.PolicySeq != l.standing || p.ToldSeq != l.told {

@@ -114,11 +114,20 @@ func (f *fold) planCall(c *call) entry {
 func (f *fold) planStart(id string, epoch wire.Epoch) (policy.Profile, entry) {
 	profile := f.policy.doc.Policy.Profile().Meet(f.toldProfile())
 	return profile, entry{eventlog.TypeToolStart, eventlog.ToolStart{
-		CallID: id, PolicySeq: f.policy.seq, ToldSeq: f.turn.told, Epoch: epoch.Counter, Profile: mustJSON(profile),
+		CallID: id, PolicySeq: f.policy.seq, ToldSeq: f.told(), Epoch: epoch.Counter, Profile: mustJSON(profile),
 	}}
 }
 
-func (f *fold) toldProfile() policy.Profile { return f.policies[f.turn.told].Profile() }
+// told is the seq of the policy that the model was told of when it asked for the calls of the
+// open step. Where it is told none, that is the standing one.
+func (f *fold) told() uint64 {
+	if f.suppressed {
+		return f.policy.seq
+	}
+	return f.turn.told
+}
+
+func (f *fold) toldProfile() policy.Profile { return f.policies[f.told()].Profile() }
 
 func (f *fold) planStepEnd() entry {
 	return entry{eventlog.TypeStepEnd, eventlog.StepEnd{Turn: f.turn.number, Step: f.turn.step}}
@@ -126,8 +135,12 @@ func (f *fold) planStepEnd() entry {
 
 // planSnapshot states the policy to the model where that is due.
 func (f *fold) planSnapshot(p policy.Policy, seq uint64, workspace string) []entry {
+	contributions := policy.Contributions(p, workspace)
+	if f.suppressed {
+		contributions = nil
+	}
 	last := f.history.Last()
-	s, due := runtimecontext.Due(policy.Contributions(p, workspace), runtimecontext.Visible{Text: last.Text, Clear: last.Clear})
+	s, due := runtimecontext.Due(contributions, runtimecontext.Visible{Text: last.Text, Clear: last.Clear})
 	if !due {
 		return nil
 	}

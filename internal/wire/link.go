@@ -51,7 +51,18 @@ type Config struct {
 	Workspace    string `json:"workspace"` // the canonical path of the workspace in the tools containers
 
 	Limits SessionLimits `json:"limits,omitzero"` // may change while the session runs
+
+	// RuntimeContext is fixed for a session. Empty is Enabled.
+	RuntimeContext RuntimeContext `json:"runtimeContext,omitempty"`
 }
+
+// RuntimeContext says whether the model is told the standing policy.
+type RuntimeContext string
+
+const (
+	RuntimeContextEnabled    RuntimeContext = "Enabled"
+	RuntimeContextSuppressed RuntimeContext = "Suppressed" // it changes nothing about what is enforced
+)
 
 // SessionLimits bound what a session may do. A zero is no limit, but for the steps, which the
 // agent bounds by itself.
