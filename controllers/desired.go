@@ -117,6 +117,9 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Instructions: s.Spec.Instructions,
 			Model:        wire.Model{Provider: string(class.Spec.Model.Provider), BaseURL: class.Spec.Model.BaseURL, Name: w.policy.model, KeySecret: class.Spec.Model.KeySecretName},
 			Workspace:    wire.Workspace,
+
+			Limits:         limitsOf(s.Spec.Limits, class.Spec.Limits),
+			RuntimeContext: wire.RuntimeContext(s.Spec.RuntimeContext),
 		},
 		Policy:   string(w.policy.document.Bytes),
 		Stamp:    w.policy.stamp,
@@ -127,6 +130,24 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 		d.LogHead = wire.LogHead{Seq: uint64(l.LastSeq), Digest: l.Digest}
 	}
 	return d
+}
+
+// limitsOf is, part by part, the lower of the limits that are set.
+func limitsOf(all ...*v1alpha1.Limits) wire.SessionLimits {
+	var l wire.SessionLimits
+	lower := func(have *int64, want int64) {
+		if want > 0 && (*have == 0 || want < *have) {
+			*have = want
+		}
+	}
+	for _, x := range all {
+		if x != nil {
+			lower(&l.MaxTurns, x.MaxTurns)
+			lower(&l.MaxStepsPerTurn, x.MaxStepsPerTurn)
+			lower(&l.MaxTotalTokens, x.MaxTotalTokens)
+		}
+	}
+	return l
 }
 
 // undelivered are the messages to deliver now, in order and within the window.
@@ -149,7 +170,7 @@ func undelivered(messages []v1alpha1.SessionMessage) []wire.Message {
 		if open > messageWindow || size > messageBytes {
 			break // in order: nothing overtakes
 		}
-		list = append(list, wire.Message{UID: string(m.UID), CreatedAt: m.CreationTimestamp.UTC(), Content: m.Spec.Content})
+		list = append(list, wire.Message{UID: string(m.UID), CreatedAt: m.CreationTimestamp.UTC(), Content: m.Spec.Content, Interrupt: m.Spec.Interrupt})
 	}
 	return list
 }

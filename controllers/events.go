@@ -40,7 +40,11 @@ func notesOn(before, after *v1alpha1.AgentSessionStatus) []note {
 	}
 	if a := after.Applied; a != nil && isTrue(after.Conditions, v1alpha1.ConditionModeApplied) &&
 		(before.Applied == nil || before.Applied.Digest != a.Digest || !isTrue(before.Conditions, v1alpha1.ConditionModeApplied)) {
-		text := fmt.Sprintf("%s is enforced (generation %d, log event %d)", a.Mode, a.Generation, a.SnapshotSeq)
+		told := fmt.Sprintf("log event %d", a.SnapshotSeq)
+		if a.SnapshotSeq == 0 {
+			told = "the model is not told"
+		}
+		text := fmt.Sprintf("%s is enforced (generation %d, %s)", a.Mode, a.Generation, told)
 		if a.KilledProcesses > 0 {
 			text += fmt.Sprintf("; %d processes were ended", a.KilledProcesses)
 		}

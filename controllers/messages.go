@@ -104,6 +104,12 @@ func answerOf(o wire.MessageStatus) (reason, message string) {
 	if o.Reason == "Completed" {
 		return v1alpha1.ReasonAnswered, "The model answered."
 	}
+	switch o.Reason {
+	case "Cancelled":
+		return v1alpha1.ReasonCancelled, "A newer message interrupted its turn."
+	case "StepLimit", "TurnLimit", "TokenLimit":
+		return v1alpha1.ReasonLimitReached, "The turn ended at a limit: " + o.Reason + ". The reply says which one."
+	}
 	return v1alpha1.ReasonTurnFailed, "The turn ended without an answer: " + cutLine(o.Reason, 64) + ". See the conditions of the session and the pod's log."
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
 )
 
 func TestRejectKeepsThePolicyThatTheSessionHas(t *testing.T) {
@@ -54,5 +55,18 @@ func TestModelChoice(t *testing.T) {
 	w.resolve()
 	if w.refused != nil || w.policy.model != "gpt-x" {
 		t.Errorf("refused %+v although the class allows it", w.refused)
+	}
+}
+
+// Of a session's limits and its class's the lower one holds, part by part.
+func TestLimitsOf(t *testing.T) {
+	session := &v1alpha1.Limits{MaxTurns: 5, MaxTotalTokens: 100}
+	class := &v1alpha1.Limits{MaxTurns: 3, MaxStepsPerTurn: 7, MaxTotalTokens: 200}
+	want := wire.SessionLimits{MaxTurns: 3, MaxStepsPerTurn: 7, MaxTotalTokens: 100}
+	if got := limitsOf(session, class); got != want {
+		t.Errorf("limitsOf() = %+v, want %+v", got, want)
+	}
+	if got := limitsOf(nil, nil); got != (wire.SessionLimits{}) {
+		t.Errorf("limitsOf() = %+v without any", got)
 	}
 }

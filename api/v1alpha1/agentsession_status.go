@@ -163,7 +163,7 @@ type AppliedStatus struct {
 	Time metav1.Time `json:"time"`
 
 	// snapshotSeq is the number of the log's event that tells the model of this
-	// policy.
+	// policy. Unset where runtimeContext is Suppressed.
 	// +optional
 	SnapshotSeq int64 `json:"snapshotSeq,omitempty"`
 

@@ -48,13 +48,14 @@ type AgentSessionList struct {
 	Items           []AgentSession `json:"items"`
 }
 
-// AgentSessionSpec is what is wanted of a session. Only sandbox and approval
-// can change later.
+// AgentSessionSpec is what is wanted of a session. Only sandbox, approval and
+// limits can change later.
 // +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)",message="className cannot be added, changed or removed later: create a new session with the class that you want",fieldPath=".className"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt cannot be added, changed or removed later: create a SessionMessage to say more",fieldPath=".prompt"
 // +kubebuilder:validation:XValidation:rule="has(self.instructions) == has(oldSelf.instructions) && (!has(self.instructions) || self.instructions == oldSelf.instructions)",message="instructions cannot be added, changed or removed later: create a new session, or say it in a SessionMessage",fieldPath=".instructions"
 // +kubebuilder:validation:XValidation:rule="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model)",message="model cannot be added, changed or removed later: create a new session with the model that you want",fieldPath=".model"
 // +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace)",message="workspace cannot be added, changed or removed later: create a new session with the workspace that you want",fieldPath=".workspace"
+// +kubebuilder:validation:XValidation:rule="has(self.runtimeContext) == has(oldSelf.runtimeContext) && (!has(self.runtimeContext) || self.runtimeContext == oldSelf.runtimeContext)",message="runtimeContext cannot be added, changed or removed later: create a new session",fieldPath=".runtimeContext"
 type AgentSessionSpec struct {
 	// className names the AgentSessionClass that says how the session runs and
 	// what it may reach at most. Unset: the class that is marked as the default
@@ -105,7 +106,31 @@ type AgentSessionSpec struct {
 	// says. Cannot change.
 	// +optional
 	Workspace *Workspace `json:"workspace,omitempty"`
+
+	// runtimeContext says whether the model is told the policy that stands, in
+	// snapshots within the conversation. It never touches what is enforced.
+	// Enabled: it is. Suppressed: it is not, and learns of denials from the
+	// results of its tools alone. Cannot change. Default: Enabled.
+	// +optional
+	// +kubebuilder:default=Enabled
+	RuntimeContext RuntimeContext `json:"runtimeContext,omitempty"`
+
+	// limits bound what the session may do. They can change at any time. The
+	// class may set limits too: of two the lower one holds. Unset: the class's.
+	// +optional
+	Limits *Limits `json:"limits,omitempty"`
 }
+
+// RuntimeContext is whether the model is told the policy that stands.
+// +kubebuilder:validation:Enum=Enabled;Suppressed
+type RuntimeContext string
+
+const (
+	// RuntimeContextEnabled tells the model whenever the policy changes.
+	RuntimeContextEnabled RuntimeContext = "Enabled"
+	// RuntimeContextSuppressed tells it nothing.
+	RuntimeContextSuppressed RuntimeContext = "Suppressed"
+)
 
 // Sandbox is how far the tools of a session may reach.
 type Sandbox struct {

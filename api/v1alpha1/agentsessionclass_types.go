@@ -39,8 +39,8 @@ type AgentSessionClass struct {
 
 	// spec is how the sessions of this class run. What a change does to sessions
 	// that run already: model, systemPrompt, images, resources, security and
-	// storage hold for pods and sessions that start later; the ceiling holds at
-	// once.
+	// storage hold for pods and sessions that start later; the ceiling and the
+	// limits hold at once.
 	// +required
 	Spec AgentSessionClassSpec `json:"spec"`
 }
@@ -82,6 +82,11 @@ type AgentSessionClassSpec struct {
 	// +kubebuilder:validation:MaxLength=65536
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="systemPrompt is larger than 65536 bytes: shorten it"
 	SystemPrompt string `json:"systemPrompt,omitempty"`
+
+	// limits bound what each session of this class may do. A session may set
+	// lower ones. A change holds at once for sessions that run already.
+	// +optional
+	Limits *Limits `json:"limits,omitempty"`
 
 	// ceiling is the widest policy that sessions of this class may have.
 	// Lowering it narrows running sessions at once.

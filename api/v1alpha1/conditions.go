@@ -161,4 +161,8 @@ const (
 	ReasonAnswered = "Answered"
 	// ReasonTurnFailed is set on Answered=True when the turn ended without an answer.
 	ReasonTurnFailed = "TurnFailed"
+	// ReasonCancelled is set on Answered=True when a newer message interrupted the turn.
+	ReasonCancelled = "Cancelled"
+	// ReasonLimitReached is set on Answered=True when the turn ended at a limit.
+	ReasonLimitReached = "LimitReached"
 )

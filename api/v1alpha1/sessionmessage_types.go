@@ -54,6 +54,13 @@ type SessionMessageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="content is empty: write what the agent should do"
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="content is larger than 65536 bytes: shorten it or split it into several messages"
 	Content string `json:"content"`
+
+	// interrupt cancels the turn that runs when the message is delivered: its
+	// calls are stopped, and its message is answered as far as it came. The
+	// message itself is answered after those that were created before it.
+	// Default: false.
+	// +optional
+	Interrupt bool `json:"interrupt,omitempty"`
 }
 
 // SessionMessageStatus is what became of a message.

@@ -61,3 +61,30 @@ type Storage struct {
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 }
+
+// Limits bound what a session may do. They are checked before each request to
+// the model; meeting one ends the turn, and the message says which.
+type Limits struct {
+	// maxTurns is how many messages the session may answer in all. A message
+	// beyond it is marked as answered with the reason LimitReached. Unset: any
+	// number.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	MaxTurns int64 `json:"maxTurns,omitempty"`
+
+	// maxStepsPerTurn is how many requests the model may be sent for one
+	// message. Unset: 100.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxStepsPerTurn int64 `json:"maxStepsPerTurn,omitempty"`
+
+	// maxTotalTokens is how many tokens the session may use in all: input,
+	// cached input and output. The request that passes it is the last one.
+	// Unset: any number.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000000
+	MaxTotalTokens int64 `json:"maxTotalTokens,omitempty"`
+}

@@ -85,6 +85,8 @@ func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 		"another storage":          {set("spec.storage", object{"type": "HostPath"}), `supported values: "EmptyDir"`},
 		"a huge system prompt":     {set("spec.systemPrompt", strings.Repeat("a", 65537)), "spec.systemPrompt: Too long"},
 		"a wide system prompt":     {set("spec.systemPrompt", strings.Repeat("ä", 32769)), "systemPrompt is larger than 65536 bytes: shorten it"},
+		"limits":                   {set("spec.limits", object{"maxTurns": int64(10), "maxStepsPerTurn": int64(5), "maxTotalTokens": int64(1000)}), ""},
+		"no step at all":           {set("spec.limits.maxStepsPerTurn", int64(0)), "spec.limits.maxStepsPerTurn: Invalid value"},
 		"what is not enforced yet": {set("spec.runtimeClassName", "gvisor"), `unknown field "spec.runtimeClassName"`},
 	}.run(t, class)
 }

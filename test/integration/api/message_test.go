@@ -34,7 +34,9 @@ func TestMessagesThatAreRefusedOrAdmitted(t *testing.T) {
 		"with 64 KiB":                 {set("spec.content", strings.Repeat("a", 65536)), ""},
 		"with more than 64 KiB":       {set("spec.content", strings.Repeat("a", 65537)), "spec.content: Too long"},
 		"with wide letters":           {set("spec.content", strings.Repeat("ä", 32769)), "content is larger than 65536 bytes: shorten it or split it into several messages"},
-		"with what is not enforced":   {set("spec.interrupt", true), `unknown field "spec.interrupt"`},
+		"that interrupts":             {set("spec.interrupt", true), ""},
+		"that half interrupts":        {set("spec.interrupt", "yes"), "spec.interrupt: Invalid value"},
+		"with what is not enforced":   {set("spec.author", "me"), `unknown field "spec.author"`},
 		"without a spec":              {unset("spec"), "spec: Required value"},
 		"with a status that it wrote": {set("status.reply", "mine"), ""},
 	}.run(t, message)
@@ -44,6 +46,7 @@ func TestAMessageCannotChange(t *testing.T) {
 	const rule = "a message cannot change once it exists: create another one"
 	refusals{
 		"its content": {set("spec.content", "Other."), rule},
+		"its urgency": {set("spec.interrupt", true), rule},
 		"its session": {set("spec.sessionName", "other"), rule},
 		"its labels":  {set("metadata.labels", object{"team": "a"}), ""},
 	}.runUpdates(t, message)

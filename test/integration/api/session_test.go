@@ -29,6 +29,8 @@ spec:
   instructions: Be brief.
   model: {name: deepseek-chat}
   workspace: {storage: {type: EmptyDir, size: 2Gi}}
+  runtimeContext: Suppressed
+  limits: {maxTurns: 10, maxStepsPerTurn: 50, maxTotalTokens: 1000000}
 `
 
 const (
@@ -60,6 +62,12 @@ func TestSessionsThatAreRefusedOrAdmitted(t *testing.T) {
 		"a model without a name":     {set("spec.model", object{}), "spec.model.name: Required value"},
 		"a model with a blank":       {set("spec.model.name", "deepseek chat"), "spec.model.name: Invalid value"},
 		"a model beyond limits":      {set("spec.model.name", strings.Repeat("m", 254)), "spec.model.name: Too long"},
+		"another runtime context":    {set("spec.runtimeContext", "Off"), `supported values: "Enabled", "Suppressed"`},
+		"limits of nothing":          {set("spec.limits", object{}), ""},
+		"no turn at all":             {set("spec.limits.maxTurns", int64(0)), "spec.limits.maxTurns: Invalid value"},
+		"steps beyond limits":        {set("spec.limits.maxStepsPerTurn", int64(10001)), "spec.limits.maxStepsPerTurn: Invalid value"},
+		"fewer tokens than none":     {set("spec.limits.maxTotalTokens", int64(-1)), "spec.limits.maxTotalTokens: Invalid value"},
+		"a limit that is unknown":    {set("spec.limits.maxCalls", int64(1)), `unknown field "spec.limits.maxCalls"`},
 		"storage that is a claim":    {set("spec.workspace.storage", object{"type": "PersistentVolumeClaim"}), `supported values: "EmptyDir"`},
 		"storage without a type":     {set("spec.workspace.storage", object{"size": "1Gi"}), "spec.workspace.storage.type: Required value"},
 		"storage that is too small":  {set("spec.workspace.storage", object{"type": "EmptyDir", "size": "1Mi"}), sizeRule},
@@ -93,6 +101,9 @@ func TestWhatOfASessionCanChange(t *testing.T) {
 		"not the prompt, removed":   {unset("spec.prompt"), "prompt cannot be added, changed or removed later"},
 		"not the instructions":      {set("spec.instructions", "Other."), "instructions cannot be added, changed or removed later"},
 		"not the instructions gone": {unset("spec.instructions"), "instructions cannot be added, changed or removed later"},
+		"not the runtime context":   {set("spec.runtimeContext", "Enabled"), "runtimeContext cannot be added, changed or removed later"},
+		"the limits":                {set("spec.limits.maxTurns", int64(11)), ""},
+		"the limits, gone":          {unset("spec.limits"), ""},
 		"not the model":             {set("spec.model.name", "other"), "model cannot be added, changed or removed later"},
 		"not the model, removed":    {unset("spec.model"), "model cannot be added, changed or removed later"},
 		"not the storage":           {set("spec.workspace.storage.size", "4Gi"), "workspace cannot be added, changed or removed later"},
@@ -118,6 +129,8 @@ func TestDefaultsOfASession(t *testing.T) {
 	want := object{
 		"sandbox":  object{"mode": "read-only", "network": "none"},
 		"approval": object{"policy": "never"},
+
+		"runtimeContext": "Enabled",
 	}
 	if diff := cmp.Diff(want, u.Object["spec"]); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)

@@ -5,6 +5,10 @@ package controllers
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -62,4 +66,42 @@ func TestAMessageToNoSessionWaitsForOne(t *testing.T) {
 	if got := b.refresh(m, v1alpha1.ConditionDelivered); got != "True/Delivered" {
 		t.Errorf("the message is %s after its session came", got)
 	}
+}
+
+// What a session wants of its turns reaches the agent: at its start, and again when it changes.
+func TestLimitsAndInterruptionsReachTheAgent(t *testing.T) {
+	b := newBench(t)
+	b.ready(v1alpha1.ModeReadOnly)
+	if c := b.agent.Pushes()[0].Config; c.RuntimeContext != wire.RuntimeContextEnabled || c.Limits != (wire.SessionLimits{}) {
+		t.Errorf("the agent was given %+v", c)
+	}
+	s := b.session()
+	if err := admin.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"limits":{"maxTurns":3}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	m := &v1alpha1.SessionMessage{ObjectMeta: metav1.ObjectMeta{Namespace: b.name.Namespace, Name: "urgent"}}
+	m.Spec.SessionName, m.Spec.Content, m.Spec.Interrupt = b.name.Name, "Stop!", true
+	b.create(m)
+	b.step()
+	for b.refresh(m, v1alpha1.ConditionDelivered) != "True/Delivered" {
+		<-b.woken
+		b.step()
+	}
+	var interrupts, limited bool
+	for _, d := range b.agent.Pushes() {
+		limited = limited || d.Config.Limits.MaxTurns == 3
+		interrupts = interrupts || len(d.Messages) == 1 && d.Messages[0].Interrupt
+	}
+	if !limited || !interrupts {
+		t.Errorf("limited: %v, interrupts: %v", limited, interrupts)
+	}
+	b.agent.Update(func(o *wire.Observed) {
+		last := &o.Messages[len(o.Messages)-1]
+		last.State, last.Turn, last.Reply, last.Reason = wire.Answered, 4, "The session may take 3 turns.", "TurnLimit"
+	})
+	for b.refresh(m, v1alpha1.ConditionAnswered) != "True/LimitReached" {
+		<-b.woken
+		b.step()
+	}
+	b.quiet()
 }
