@@ -168,23 +168,29 @@ type Security struct {
 }
 
 // ModelProvider is the protocol that a model endpoint speaks.
-// +kubebuilder:validation:Enum=OpenAIChat
+// +kubebuilder:validation:Enum=OpenAIChat;Anthropic
 type ModelProvider string
 
-// ProviderOpenAIChat is the OpenAI chat-completions protocol, which many
-// providers and gateways speak.
-const ProviderOpenAIChat ModelProvider = "OpenAIChat"
+const (
+	// ProviderOpenAIChat is the OpenAI chat-completions protocol, which many
+	// providers and gateways speak.
+	ProviderOpenAIChat ModelProvider = "OpenAIChat"
+	// ProviderAnthropic is Anthropic's messages protocol.
+	ProviderAnthropic ModelProvider = "Anthropic"
+)
 
 // Model says which model answers and where.
 // +kubebuilder:validation:XValidation:rule="!isURL(self.baseURL) || url(self.baseURL).getScheme() == 'https' || (url(self.baseURL).getScheme() == 'http' && has(self.insecureHTTP) && self.insecureHTTP)",message="baseURL must begin with https://: over http the key and the conversation can be read on the way. Set insecureHTTP: true if that is acceptable here",fieldPath=".baseURL"
 type Model struct {
 	// provider is the protocol of the endpoint. OpenAIChat: OpenAI chat
 	// completions, as OpenAI, DeepSeek, vLLM and many gateways speak it.
+	// Anthropic: Anthropic's messages.
 	// +required
 	Provider ModelProvider `json:"provider"`
 
-	// baseURL of the endpoint, without /chat/completions: for example
-	// https://api.deepseek.com/v1. It must be https unless insecureHTTP is set.
+	// baseURL of the endpoint, without /chat/completions or /messages: for
+	// example https://api.deepseek.com/v1 or https://api.anthropic.com. It must
+	// be https unless insecureHTTP is set.
 	// +required
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getHostname() != '' && url(self).getQuery().size() == 0 && !self.contains('@') && !self.contains('#')",message="baseURL must be a URL with a scheme and a host, without user, query and fragment, for example https://api.deepseek.com/v1"

@@ -96,7 +96,7 @@ func newPod(t *testing.T) *pod {
 		Wire: wire.Version, SessionUID: uid, Incarnation: incarnation,
 		Config: wire.Config{
 			Session: "demo/fix", Workspace: wire.Workspace,
-			Model: wire.Model{Provider: agent.ProviderOpenAIChat, BaseURL: model.URL + "/v1", Name: "replay"},
+			Model: wire.Model{Provider: "OpenAIChat", BaseURL: model.URL + "/v1", Name: "replay"},
 		},
 		Stamp: policy.Stamp{SessionUID: uid, ClassUID: "class", ClassCreated: time.Unix(1, 0).UTC(), ClassGeneration: 1},
 	}
@@ -428,5 +428,20 @@ func TestASecondAgentIsRefused(t *testing.T) {
 		"--listen", "127.0.0.1:0", "--log-dir", p.logDir(), "--ctl-dir", t.TempDir(), "--tls-dir", p.dir).CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("in use by another process")) {
 		t.Errorf("it ended with %v and said %s", err, out)
+	}
+}
+
+// The other provider: the same session over Anthropic's messages.
+func TestASessionOverMessages(t *testing.T) {
+	p := newPod(t)
+	p.desired.Config.Model.Provider = "Anthropic"
+	p.switchTo(policy.ReadOnly)
+	p.say("write with bash")
+	p.switchTo(policy.WorkspaceWrite)
+	if got := p.say("write with bash"); got.Reason != agent.ReasonCompleted || got.Reply != "Finished." || p.size("hello.txt") == 0 {
+		t.Errorf("the second message is %+v", got)
+	}
+	if results := p.results(); len(results) != 2 || !results[0].IsError || results[1].IsError {
+		t.Errorf("the results are %+v", results)
 	}
 }

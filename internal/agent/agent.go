@@ -80,9 +80,9 @@ type Agent struct {
 	running  int            // calls started and not answered yet
 	stopTurn context.CancelCauseFunc
 
-	provider   model.Provider
-	endpoint   model.OpenAIConfig // that provider speaks to
-	keyMissing bool               // the endpoint wants a key and there is none
+	provider   model.Connected
+	endpoint   modelEndpoint // that provider speaks to
+	keyMissing bool          // the endpoint wants a key and there is none
 
 	toolsDown time.Time // since when a container is away; zero when none is
 	observed  wire.Observed
@@ -93,6 +93,12 @@ type pushed struct {
 	doc       policy.Document
 	stamp     policy.Stamp
 	workspace string
+}
+
+// modelEndpoint is where and how a model is spoken to.
+type modelEndpoint struct {
+	provider string
+	model.Config
 }
 
 // New opens the log, closes what an earlier boot left open and listens for the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsession-dev/operator/internal/agent/eventlog"
 	"github.com/agentsession-dev/operator/internal/agent/linkserver"
+	"github.com/agentsession-dev/operator/internal/agent/model"
 	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -75,8 +76,8 @@ func check(d wire.Desired) (policy.Document, error) {
 	c := d.Config
 	u, urlErr := url.Parse(c.Model.BaseURL)
 	switch {
-	case c.Model.Provider != ProviderOpenAIChat:
-		return doc, refuse(http.StatusBadRequest, "config.model.provider: %.60q is not known here, only %s", c.Model.Provider, ProviderOpenAIChat)
+	case !model.Known(c.Model.Provider):
+		return doc, refuse(http.StatusBadRequest, "config.model.provider: %.60q is not known here, only %s", c.Model.Provider, strings.Join(model.Providers(), " and "))
 	case c.Model.Name == "":
 		return doc, refuse(http.StatusBadRequest, "config.model.name: it is empty")
 	case urlErr != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":

@@ -116,21 +116,28 @@ func (f *fold) planStep(header bool, c wire.Config) []entry {
 	return append(entries, f.planSnapshot(f.policy.doc.Policy, f.policy.seq, c.Workspace)...)
 }
 
-// providerLocked follows the endpoint in the configuration, and a key that comes later; the
-// model's name is the header's.
+// providerLocked follows the endpoint in the configuration, and a key that comes later. The
+// model's name and the provider are the header's: where the class names another provider by now, the
+// endpoint stays with the old one until the header is renewed.
 func (a *Agent) providerLocked() (model.Provider, error) {
-	config := model.OpenAIConfig{BaseURL: a.config.Model.BaseURL, KeyFile: a.o.KeyFile}
-	if a.keyFileAbsent() {
-		config.KeyFile = ""
-	}
-	if a.provider != nil && a.endpoint == config {
+	if a.provider != nil && a.config.Model.Provider != a.f.header.Provider {
 		return a.provider, nil
 	}
-	p, err := model.NewOpenAIChat(config)
+	want := modelEndpoint{a.f.header.Provider, model.Config{BaseURL: a.config.Model.BaseURL, KeyFile: a.o.KeyFile}}
+	if a.keyFileAbsent() {
+		want.KeyFile = ""
+	}
+	if a.provider != nil && a.endpoint == want {
+		return a.provider, nil
+	}
+	p, err := model.New(want.provider, want.Config)
 	if err != nil {
 		return nil, err
 	}
-	a.provider, a.endpoint = p, config
+	if a.provider != nil {
+		a.provider.Close()
+	}
+	a.provider, a.endpoint = p, want
 	return p, nil
 }
 

@@ -193,7 +193,7 @@ func start(t *testing.T, model *endpoint, call func(context.Context, wire.Start,
 		Wire: wire.Version, SessionUID: testUID, Incarnation: testIncarnation,
 		Config: wire.Config{
 			Session: "demo/fix", SystemPrompt: "Be brief.", Workspace: "/workspace",
-			Model: wire.Model{Provider: ProviderOpenAIChat, BaseURL: model.URL + "/v1", Name: "m"},
+			Model: wire.Model{Provider: "OpenAIChat", BaseURL: model.URL + "/v1", Name: "m"},
 		},
 		Stamp: policy.Stamp{SessionUID: testUID, ClassUID: "class", ClassCreated: time.Unix(1000, 0).UTC(), ClassGeneration: 1},
 	}

@@ -13,9 +13,6 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// ProviderOpenAIChat is the one provider there is.
-const ProviderOpenAIChat = "OpenAIChat"
-
 // headerOf is everything in front of the messages. It depends on the configuration alone,
 // never on mode, approval or what tools run on.
 func headerOf(c wire.Config) eventlog.RequestHeader {

@@ -41,7 +41,7 @@ func newHistory(t fataler) *history { return newHistoryOf(t, wire.RuntimeContext
 func newHistoryOf(t fataler, context wire.RuntimeContext) *history {
 	h := &history{
 		t: t, f: newFold(), bodies: map[string][]byte{}, running: map[int]*passed{},
-		config: wire.Config{Workspace: workspace, Model: wire.Model{Provider: ProviderOpenAIChat, Name: "m"}, RuntimeContext: context},
+		config: wire.Config{Workspace: workspace, Model: wire.Model{Provider: "OpenAIChat", Name: "m"}, RuntimeContext: context},
 	}
 	h.record(entry{eventlog.TypeSessionStart, eventlog.SessionStart{SessionUID: testUID, Config: mustJSON(h.config)}}, entry{eventlog.TypeBoot, eventlog.Boot{Boot: 1}})
 	h.commit()

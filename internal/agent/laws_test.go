@@ -97,7 +97,11 @@ func (l *laws) rebuild(e eventlog.Event, p eventlog.RequestSent) []byte {
 	if err != nil {
 		l.t.Fatalf("event %d: %v", e.Seq, err)
 	}
-	prepared, err := new(model.OpenAIChat).Prepare(request)
+	provider, err := model.New(l.replay.header.Provider, model.Config{BaseURL: "https://model.example"})
+	if err != nil {
+		l.t.Fatalf("event %d: %v", e.Seq, err)
+	}
+	prepared, err := provider.Prepare(request)
 	if err != nil {
 		l.t.Fatalf("event %d: %v", e.Seq, err)
 	}

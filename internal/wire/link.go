@@ -74,7 +74,7 @@ type SessionLimits struct {
 
 // Model says which model answers and where.
 type Model struct {
-	Provider string `json:"provider"` // OpenAIChat
+	Provider string `json:"provider"` // OpenAIChat or Anthropic
 	BaseURL  string `json:"baseURL"`
 	Name     string `json:"name"`
 	// KeySecret names the Secret that holds the endpoint's key, for people. Without a
