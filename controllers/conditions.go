@@ -150,7 +150,7 @@ func enforcedOf(w *world, completed verdict) verdict {
 	if completed.is() {
 		return no(completed.reason, "The session is finished.")
 	}
-	if p := w.problem(wire.LandlockUnavailable, wire.ProbeFailed); p != nil {
+	if p := w.problem(wire.LandlockUnavailable, wire.ProbeFailed, wire.BelowMinimum); p != nil {
 		return no(string(p.Reason), "%s", message(p))
 	}
 	e, ok := w.enforcement()
@@ -159,11 +159,26 @@ func enforcedOf(w *world, completed verdict) verdict {
 		return w.before(v1alpha1.ConditionEnforced, no(v1alpha1.ReasonAwaitingProbe, "The agent has not answered yet."))
 	case !ok:
 		return no(v1alpha1.ReasonAwaitingProbe, "The pod has not yet proved what its node can enforce.")
-	case e.Level == v1alpha1.EnforcementFull:
+	case w.policy == nil || w.class == nil:
+		return no(v1alpha1.ReasonNotAccepted, "There is no policy that could be enforced.")
+	}
+	level, mode := wire.Level(e.Level), w.policy.document.Policy.Mode
+	switch needed := wire.LevelNeeded(minimumOf(w.class), mode); {
+	case level.AtLeast(needed):
 		return yes(v1alpha1.ReasonEnforced, "%s proved in every tools container: %s (Landlock ABI %d).", e.Level, strings.Join(e.Layers, ", "), e.LandlockABI)
+	case level.AtLeast(wire.LevelFor(mode)):
+		return no(v1alpha1.ReasonBelowMinimum,
+			"The node can enforce %s and class %s demands %s: no tool runs. Use nodes with Linux 6.12 or later, or lower the class's enforcement.minimum.",
+			e.Level, w.class.Name, needed)
 	}
 	return no(v1alpha1.ReasonLandlockUnavailable,
-		"The node can enforce %s with Landlock ABI %d, and Full is needed: no tool runs. Use nodes with Linux 6.12 or later.", e.Level, e.LandlockABI)
+		"The node can enforce %s with Landlock ABI %d, and %s needs %s: no tool runs. Use nodes with Linux 6.2 or later; 6.12 for everything.",
+		e.Level, e.LandlockABI, mode, wire.LevelFor(mode))
+}
+
+// minimumOf is the level of enforcement that a class demands.
+func minimumOf(class *v1alpha1.AgentSessionClass) wire.Level {
+	return wire.Level(cmp.Or(class.Spec.Enforcement.Minimum, v1alpha1.DefaultMinimum))
 }
 
 func modeAppliedOf(w *world, completed, enforced verdict) verdict {
@@ -182,8 +197,8 @@ func modeAppliedOf(w *world, completed, enforced verdict) verdict {
 		return no(v1alpha1.ReasonRunnerUnreachable, "The agent does not answer, so nothing confirms %s.", w.policy.document.Policy.Mode)
 	case o.Refused != nil:
 		return no(v1alpha1.ReasonPolicyOlder, "The agent holds a policy made from newer objects; the operator reads them again.")
-	case enforced.reason == v1alpha1.ReasonLandlockUnavailable, enforced.reason == v1alpha1.ReasonProbeFailed:
-		return no(v1alpha1.ReasonNotEnforced, "The node cannot enforce %s: no tool runs.", w.policy.document.Policy.Mode)
+	case notEnforced[enforced.reason]:
+		return no(v1alpha1.ReasonNotEnforced, "The node does not enforce %s as it must: no tool runs.", w.policy.document.Policy.Mode)
 	case len(o.Observed.Unconfirmed) > 0:
 		return no(v1alpha1.ReasonDraining, "What may not run under %s is being ended.", w.policy.document.Policy.Mode)
 	case !appliedNow(w):
@@ -249,6 +264,13 @@ func readyOf(w *world, completed, accepted, runner, enforced, mode verdict) verd
 	return running
 }
 
+// notEnforced are the reasons of Enforced=False for which no tool runs.
+var notEnforced = map[string]bool{
+	v1alpha1.ReasonLandlockUnavailable: true,
+	v1alpha1.ReasonProbeFailed:         true,
+	v1alpha1.ReasonBelowMinimum:        true,
+}
+
 // needsSomebody are the reasons that no waiting resolves.
 var needsSomebody = map[string]bool{
 	v1alpha1.ReasonNameTaken:           true,
@@ -257,6 +279,7 @@ var needsSomebody = map[string]bool{
 	v1alpha1.ReasonLogRolledBack:       true,
 	v1alpha1.ReasonLandlockUnavailable: true,
 	v1alpha1.ReasonProbeFailed:         true,
+	v1alpha1.ReasonBelowMinimum:        true,
 }
 
 func stalledOf(completed, accepted, runner, enforced verdict) verdict {

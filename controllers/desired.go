@@ -117,6 +117,7 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Instructions: s.Spec.Instructions,
 			Model:        wire.Model{Provider: string(class.Spec.Model.Provider), BaseURL: class.Spec.Model.BaseURL, Name: w.policy.model, KeySecret: class.Spec.Model.KeySecretName},
 			Workspace:    wire.Workspace,
+			MinimumLevel: minimumOf(class),
 
 			Limits:         limitsOf(s.Spec.Limits, class.Spec.Limits),
 			RuntimeContext: wire.RuntimeContext(s.Spec.RuntimeContext),

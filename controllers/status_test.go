@@ -209,6 +209,26 @@ func TestConditions(t *testing.T) {
 			},
 			[]string{"Ready=False/LandlockUnavailable", "Enforced=False/LandlockUnavailable", "ModeApplied=False/NotEnforced", "Stalled=True/LandlockUnavailable"}, "",
 		},
+		"the kernel has no scopes, and the class does not demand them": {
+			func(w *world) {
+				w.observation.Observed.Containers[1].Report = wire.Enforcement{Level: wire.LevelFiles, LandlockABI: 5}
+			},
+			[]string{"Enforced=True/Enforced", "ModeApplied=True/Applied", "Ready=True/Running"}, "",
+		},
+		"the kernel has less than the class demands": {
+			func(w *world) {
+				w.class.Spec.Enforcement.Minimum = v1alpha1.MinimumFull
+				w.observation.Observed.Containers[1].Report = wire.Enforcement{Level: wire.LevelFiles, LandlockABI: 5}
+			},
+			[]string{"Ready=False/BelowMinimum", "Enforced=False/BelowMinimum", "ModeApplied=False/NotEnforced", "Stalled=True/BelowMinimum"}, "demands Full",
+		},
+		"a level that nobody knows": {
+			func(w *world) {
+				w.class.Spec.Enforcement.Minimum = v1alpha1.MinimumMount
+				w.observation.Observed.Containers[1].Report = wire.Enforcement{Level: "Total", LandlockABI: 9}
+			},
+			[]string{"Ready=False/LandlockUnavailable", "Enforced=False/LandlockUnavailable", "ModeApplied=False/NotEnforced"}, "",
+		},
 		"a controller that has just started believes the last one for a while": {
 			func(w *world) {
 				w.session.Status = statusOf(w)

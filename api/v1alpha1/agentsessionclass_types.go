@@ -17,6 +17,7 @@ const (
 	DefaultToolsUser   int64 = 65533
 	DefaultFSGroup     int64 = 65533
 	DefaultStorageSize       = "1Gi"
+	DefaultMinimum           = MinimumFiles
 )
 
 // AgentSessionClass says how sessions run and what they may reach at most.
@@ -92,7 +93,35 @@ type AgentSessionClassSpec struct {
 	// Lowering it narrows running sessions at once.
 	// +required
 	Ceiling Ceiling `json:"ceiling"`
+
+	// enforcement says what a node must be able to enforce. It holds at once.
+	// +optional
+	Enforcement Enforcement `json:"enforcement,omitzero"`
 }
+
+// Enforcement is what a node must be able to enforce.
+type Enforcement struct {
+	// minimum is the least level on which tools run. Full: every layer is there.
+	// Files: files are confined completely; calls run one at a time, and there
+	// are no terminals. Mount: the read-only mount and system-call filter alone, for mode
+	// read-only; the wider modes still need Files. On a lesser node no tool runs,
+	// and Enforced says BelowMinimum. Unset: Files.
+	// +optional
+	Minimum EnforcementMinimum `json:"minimum,omitempty"`
+}
+
+// EnforcementMinimum is the least level of enforcement that a class accepts.
+// +kubebuilder:validation:Enum=Full;Files;Mount
+type EnforcementMinimum string
+
+const (
+	// MinimumFull demands Landlock of ABI 6 or later and seccomp.
+	MinimumFull EnforcementMinimum = "Full"
+	// MinimumFiles demands Landlock of ABI 3 or later and seccomp.
+	MinimumFiles EnforcementMinimum = "Files"
+	// MinimumMount demands seccomp, and the read-only mount for mode read-only.
+	MinimumMount EnforcementMinimum = "Mount"
+)
 
 // Images names the images of a session's containers.
 type Images struct {

@@ -101,6 +101,9 @@ const (
 	// ReasonLandlockUnavailable is set when the node's kernel cannot confine file access
 	// as the mode needs it.
 	ReasonLandlockUnavailable = "LandlockUnavailable"
+	// ReasonBelowMinimum is set when the node can enforce the mode, but less than the
+	// class demands.
+	ReasonBelowMinimum = "BelowMinimum"
 	// ReasonProbeFailed is set when a layer is there but did not refuse what it must.
 	ReasonProbeFailed = "ProbeFailed"
 )

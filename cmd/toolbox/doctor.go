@@ -12,6 +12,15 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
+// meaning of the levels below Full.
+var meaning = map[wire.Level]string{
+	wire.LevelFiles: "Every sandbox mode confines files here. Calls run one at a time and there are no terminals: without\n" +
+		"signal scopes only a sweep of the container can end a call. Classes with enforcement.minimum Files or Mount run here.",
+	wire.LevelMount: "Only read-only runs here, by the read-only mount and the system-call filter, one call at a time.\n" +
+		"Only classes with enforcement.minimum Mount run here.",
+	wire.LevelNone: "No tool would run here.",
+}
+
 // doctor says what would be enforced where it runs.
 func doctor(args []string) int {
 	workspace := wire.Workspace
@@ -29,6 +38,7 @@ func doctor(args []string) int {
 		fmt.Println("Every sandbox mode holds here: what a mode forbids was tried in each, and refused.")
 		return 0
 	}
-	fmt.Printf("No tool would run here: %s.\n", e.Detail)
+	fmt.Println(meaning[e.Level])
+	fmt.Printf("Why not more: %s.\n", e.Detail)
 	return 1
 }

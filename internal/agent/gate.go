@@ -40,7 +40,7 @@ type passed struct {
 func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := a.awaitLocked(ctx, a.openLocked)
+	err := a.awaitLocked(ctx, func() bool { return a.openLocked() && (a.running == 0 || !a.aloneLocked()) })
 	if err == nil {
 		err = context.Cause(ctx)
 	}

@@ -173,7 +173,7 @@ type session struct {
 }
 
 // start runs an agent in fresh directories. Call is what calls do.
-func start(t *testing.T, model *endpoint, call func(context.Context, wire.Start, func([]byte)) wire.Exited) *session {
+func start(t *testing.T, model *endpoint, call func(context.Context, wire.Start, func([]byte)) wire.Exited, change ...func(*session)) *session {
 	t.Helper()
 	dir := t.TempDir()
 	s := &session{t: t, model: model, options: Options{
@@ -196,6 +196,9 @@ func start(t *testing.T, model *endpoint, call func(context.Context, wire.Start,
 			Model: wire.Model{Provider: "OpenAIChat", BaseURL: model.URL + "/v1", Name: "m"},
 		},
 		Stamp: policy.Stamp{SessionUID: testUID, ClassUID: "class", ClassCreated: time.Unix(1000, 0).UTC(), ClassGeneration: 1},
+	}
+	for _, c := range change {
+		c(s)
 	}
 	s.boot()
 	return s

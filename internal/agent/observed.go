@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -61,7 +62,7 @@ func (a *Agent) activityLocked() wire.State {
 func (a *Agent) readyLocked() bool {
 	return a.fatal == nil && a.lost == nil && a.config != nil && a.applied != nil && !a.lacksKeyLocked() &&
 		!slices.ContainsFunc(a.containersLocked(), func(c wire.Container) bool {
-			return !c.Connected || c.Report.Level != wire.LevelFull
+			return !c.Connected || !c.Report.Level.AtLeast(a.neededLocked())
 		})
 }
 
@@ -69,6 +70,20 @@ func (a *Agent) readyLocked() bool {
 // wait for it: a Secret that is made later is mounted by the kubelet within a minute or two.
 func (a *Agent) lacksKeyLocked() bool {
 	return a.config != nil && a.config.Model.KeySecret != "" && a.keyFileAbsent()
+}
+
+// neededLocked is the level that every tools container must have proved for the standing mode.
+func (a *Agent) neededLocked() wire.Level {
+	if a.config == nil {
+		return wire.LevelFull
+	}
+	return wire.LevelNeeded(a.config.MinimumLevel, a.standingLocked().Mode)
+}
+
+// aloneLocked reports whether calls must run one at a time: somewhere they are in no
+// domains of their own.
+func (a *Agent) aloneLocked() bool {
+	return slices.ContainsFunc(a.containersLocked(), func(c wire.Container) bool { return !c.Report.Level.AtLeast(wire.LevelFull) })
 }
 
 func (a *Agent) messagesLocked() []wire.MessageStatus {
@@ -95,8 +110,8 @@ func (a *Agent) problemsLocked(containers []wire.Container) []wire.Problem {
 		switch {
 		case !c.Connected:
 			away = append(away, c.Name)
-		case c.Report.Level != wire.LevelFull:
-			all = append(all, enforcementProblem(c))
+		case a.config != nil && a.applied != nil && !c.Report.Level.AtLeast(a.neededLocked()):
+			all = append(all, enforcementProblem(c, a.neededLocked(), a.standingLocked().Mode))
 		}
 	}
 	if len(away) > 0 && !a.toolsDown.IsZero() && time.Since(a.toolsDown) >= toolsPatience {
@@ -118,13 +133,18 @@ func (a *Agent) problemsLocked(containers []wire.Container) []wire.Problem {
 
 // enforcementProblem says why no tool runs although a container is there. The reports come from
 // a container where commands run, so their text is cut.
-func enforcementProblem(c wire.Container) wire.Problem {
-	const fullABI = 6
+func enforcementProblem(c wire.Container, needed wire.Level, m policy.Mode) wire.Problem {
+	const filesABI = 3
 	detail := cutText(c.Report.Detail, 512)
-	if c.Report.LandlockABI < fullABI {
+	switch {
+	case c.Report.Level.AtLeast(wire.LevelFor(m)):
+		return wire.Problem{Reason: wire.BelowMinimum, Message: fmt.Sprintf(
+			"The node enforces %s and the class demands %s, so no tool runs (%s: %s). Use nodes with Linux 6.12 or later, or lower the class's enforcement.minimum.",
+			c.Report.Level, needed, c.Name, detail)}
+	case c.Report.LandlockABI < filesABI:
 		return wire.Problem{Reason: wire.LandlockUnavailable, Message: fmt.Sprintf(
-			"The node offers Landlock ABI %d and %d is needed, so no tool runs (%s: %s). Use nodes with Linux 6.12 or later.",
-			c.Report.LandlockABI, fullABI, c.Name, detail)}
+			"The node offers Landlock ABI %d and %s needs %d, so no tool runs (%s: %s). Use nodes with Linux 6.2 or later; 6.12 for everything.",
+			c.Report.LandlockABI, m, filesABI, c.Name, detail)}
 	}
 	return wire.Problem{Reason: wire.ProbeFailed, Message: fmt.Sprintf(
 		"What must be refused was not refused in %s, so no tool runs: %s", c.Name, detail)}

@@ -69,6 +69,9 @@ func (c *active) perform() *wire.Exited {
 	}()
 	end, err := r.Wait()
 	c.concludes(err)
+	if end.Left && err == nil {
+		end.Processes = c.session.sweepLeft()
+	}
 	// Only now can nothing more be written: what is in the pipe is all there is.
 	_ = r.Output.SetReadDeadline(time.Unix(1, 0))
 	c.drained(pumped)
@@ -125,8 +128,11 @@ func (c *active) mayStart() *refusal {
 // notRun ends a call that did not run, and says why it did not.
 func (c *active) notRun(r *call.Running, why error) *refusal {
 	r.Kill()
-	_, err := r.Wait()
+	end, err := r.Wait()
 	c.concludes(err)
+	if end.Left && err == nil {
+		c.session.sweepLeft()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause != wire.Finished {

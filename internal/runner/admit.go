@@ -21,6 +21,15 @@ type standing struct {
 	bound       policy.Profile
 }
 
+// most is how many calls may run at once. Without scopes they could signal one another,
+// and only a sweep of the container can end one.
+func (s standing) most() int {
+	if s.enforcement.Level.AtLeast(wire.LevelFull) {
+		return maxCalls
+	}
+	return 1
+}
+
 // refusal is why a call does not start.
 type refusal struct {
 	cause  wire.Cause
@@ -61,8 +70,8 @@ func (s standing) admit(st *wire.Start) (tool.Call, *refusal) {
 	if err := call.CheckCommand(c.Arguments); err != nil {
 		return tool.Call{}, refused("", "%v", err)
 	}
-	if s.enforcement.Level != wire.LevelFull {
-		return tool.Call{}, setupFailed("this node cannot enforce the sandbox: %s", s.enforcement.Detail)
+	if !s.enforcement.Level.AtLeast(wire.LevelFor(st.Profile.Mode)) {
+		return tool.Call{}, setupFailed("this node cannot enforce %s: %s", st.Profile.Mode, s.enforcement.Detail)
 	}
 	return c, nil
 }

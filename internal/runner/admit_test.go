@@ -33,6 +33,8 @@ func TestAdmit(t *testing.T) {
 	stands := standing{wire.ToolsRW, "/workspace", full, wire.Epoch{Boot: 2, Counter: 1}, policy.Profile{Mode: policy.WorkspaceWrite}}
 	weak := stands
 	weak.enforcement = wire.Enforcement{Level: wire.LevelFiles, LandlockABI: 5, Detail: "Landlock has ABI 5"}
+	weaker := stands
+	weaker.enforcement = wire.Enforcement{Level: wire.LevelMount, Detail: "Landlock is not available"}
 	ro := stands
 	ro.container, ro.bound = wire.ToolsRO, policy.Profile{}
 	for name, tc := range map[string]struct {
@@ -50,7 +52,8 @@ func TestAdmit(t *testing.T) {
 		"a writer beside read-only":         {ro, nil, wire.Refused, wire.DeniedProfile},
 		"an open network":                   {stands, func(s *wire.Start) { s.Profile.Network = policy.NetworkOpen }, wire.Refused, wire.DeniedProfile},
 		"a mode that does not exist":        {stands, func(s *wire.Start) { s.Profile.Mode = 77 }, wire.Refused, wire.DeniedProfile},
-		"a node that cannot":                {weak, nil, wire.SetupFailed, ""},
+		"a node without scopes":             {weak, nil, "", ""},
+		"a node without Landlock":           {weaker, nil, wire.SetupFailed, ""},
 		"another workspace":                 {stands, func(s *wire.Start) { s.Workspace = "/" }, wire.Refused, ""},
 		"arguments that are not canonical":  {stands, func(s *wire.Start) { s.Arguments = ` {"command":"true"}` }, wire.Refused, ""},
 		"arguments that are not understood": {stands, func(s *wire.Start) { s.Arguments = `{"cmd":"true"}` }, wire.Refused, ""},
@@ -77,9 +80,9 @@ func TestEnforcementIsWhatWasFound(t *testing.T) {
 	}{
 		"everything": {findings{kernel: sandbox.Support{ABI: 7, Seccomp: true}}, wire.LevelFull, ""},
 		"no scopes": {findings{kernel: sandbox.Support{ABI: 5, Seccomp: true}}, wire.LevelFiles,
-			"Landlock has ABI 5, 6 (Linux 6.12) is needed"},
+			"Landlock has ABI 5; Full needs 6 (Linux 6.12), Files needs 3 (Linux 6.2)"},
 		"no truncation rights": {findings{kernel: sandbox.Support{ABI: 2, Seccomp: true}}, wire.LevelMount,
-			"Landlock has ABI 2, 6 (Linux 6.12) is needed"},
+			"Landlock has ABI 2; Full needs 6 (Linux 6.12), Files needs 3 (Linux 6.2)"},
 		"no Landlock in the kernel": {findings{kernel: sandbox.Support{LandlockError: unix.ENOSYS, Seccomp: true}}, wire.LevelMount,
 			"Landlock is not available (function not implemented)"},
 		"Landlock off at boot": {findings{kernel: sandbox.Support{LandlockError: unix.EOPNOTSUPP, Seccomp: true}}, wire.LevelMount,
@@ -89,6 +92,9 @@ func TestEnforcementIsWhatWasFound(t *testing.T) {
 		"no seccomp": {findings{kernel: sandbox.Support{ABI: 7}}, wire.LevelNone, "seccomp filters are not available"},
 		"what should hold does not": {findings{kernel: sandbox.Support{ABI: 7, Seccomp: true},
 			failed: map[policy.Mode]error{policy.ReadOnly: errors.New("a write succeeded")}}, wire.LevelNone, "read-only: a write succeeded"},
+		"no scopes, and a mode does not hold": {findings{kernel: sandbox.Support{ABI: 5, Seccomp: true},
+			failed: map[policy.Mode]error{policy.WorkspaceWrite: errors.New("it wrote")}}, wire.LevelNone,
+			"Landlock has ABI 5; Full needs 6 (Linux 6.12), Files needs 3 (Linux 6.2); workspace-write: it wrote"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := tc.found.enforcement()

@@ -5,6 +5,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,7 @@ func Probe(r call.Reaper, workspace string) wire.Enforcement {
 	f := findings{kernel: sandbox.Kernel(), failed: map[policy.Mode]error{}, readOnlyMount: isReadOnly(workspace)}
 	inits := call.NewPool(r)
 	defer inits.Empty()
-	for _, m := range policy.Modes() {
+	for _, m := range f.tried() {
 		if err := tryPath(inits, policy.Profile{Mode: m}, workspace); err != nil {
 			f.failed[m] = err
 		}
@@ -48,25 +49,50 @@ func (f findings) enforcement() wire.Enforcement {
 		e.Layers = append(e.Layers, "seccomp")
 	}
 	if f.readOnlyMount {
-		e.Layers = append(e.Layers, "read-only mount")
+		e.Layers = append(e.Layers, layerMount)
 	}
 	e.Detail = f.detail()
 	return e
+}
+
+// tried are the modes whose sandbox has to hold for the level that the kernel promises.
+func (f findings) tried() []policy.Mode {
+	switch {
+	case !f.kernel.Seccomp:
+		return nil
+	case f.kernel.ABI >= sandbox.FilesABI:
+		return policy.Modes()
+	case f.readOnlyMount:
+		return []policy.Mode{policy.ReadOnly}
+	}
+	return nil // nothing runs in this container
 }
 
 func (f findings) level() wire.Level {
 	switch {
 	case !f.kernel.Seccomp:
 		return wire.LevelNone
-	case f.kernel.ABI < 3:
+	case len(f.failed) > 0:
+		return wire.LevelNone // the kernel says yes, the trial says no: believe the trial
+	case f.kernel.ABI < sandbox.FilesABI:
 		return wire.LevelMount
 	case f.kernel.ABI < sandbox.MinimumABI:
 		return wire.LevelFiles
-	case len(f.failed) > 0:
-		return wire.LevelNone // the kernel says yes, the trial says no: believe the trial
 	}
 	return wire.LevelFull
 }
+
+// inContainer is what a report is worth in a container: on the mount alone, read-only
+// needs the mount.
+func inContainer(e wire.Enforcement, container string) wire.Enforcement {
+	if e.Level == wire.LevelMount && container == wire.ToolsRO && !slices.Contains(e.Layers, layerMount) {
+		e.Level = wire.LevelNone
+		e.Detail = "the workspace is not mounted read-only; " + e.Detail
+	}
+	return e
+}
+
+const layerMount = "read-only mount"
 
 // detail says why the level is not Full.
 func (f findings) detail() string {
@@ -75,13 +101,11 @@ func (f findings) detail() string {
 	case abi == 0:
 		why = append(why, fmt.Sprintf("Landlock is not available (%v)", f.kernel.LandlockError))
 	case abi < sandbox.MinimumABI:
-		why = append(why, fmt.Sprintf("Landlock has ABI %d, %d (Linux 6.12) is needed", abi, sandbox.MinimumABI))
+		why = append(why, fmt.Sprintf("Landlock has ABI %d; Full needs %d (Linux 6.12), Files needs %d (Linux 6.2)",
+			abi, sandbox.MinimumABI, sandbox.FilesABI))
 	}
 	if !f.kernel.Seccomp {
 		why = append(why, "seccomp filters are not available")
-	}
-	if len(why) > 0 {
-		return strings.Join(why, "; ")
 	}
 	for _, m := range policy.Modes() {
 		if err := f.failed[m]; err != nil {

@@ -111,8 +111,8 @@ func (s *session) start(st *wire.Start) error {
 		return fmt.Errorf("a call named %q runs already", st.Call)
 	}
 	decoded, refusal := s.stands.admit(st)
-	if refusal == nil && len(s.calls) >= maxCalls {
-		refusal = refused("", "%d calls run already", maxCalls)
+	if refusal == nil && len(s.calls) >= s.stands.most() {
+		refusal = refused("", "%d calls run already, which is the most on this node", s.stands.most())
 	}
 	if refusal != nil {
 		return s.tell(wire.Frame{Exited: refusal.exited(st.Call)})
@@ -136,11 +136,8 @@ func (s *session) narrow(n *wire.Narrow) error {
 		s.gate.Unlock()
 		return err
 	}
-	killed, err := s.sweepLocked(wire.Narrowing)
+	killed := s.sweepLocked(wire.Narrowing)
 	s.gate.Unlock()
-	if err != nil {
-		return err
-	}
 	s.over.Wait() // each call's exited goes out first; nobody but this goroutine starts calls
 	return s.tell(wire.Frame{Narrowed: &wire.Narrowed{Epoch: n.Epoch, Killed: killed}})
 }
@@ -161,18 +158,23 @@ func (s *session) enter(e wire.Epoch, bound policy.Profile) error {
 }
 
 // sweepLocked ends every call and every process. The gate is held.
-func (s *session) sweepLocked(cause wire.Cause) (int, error) {
+func (s *session) sweepLocked(cause wire.Cause) int {
 	for _, c := range s.calls {
 		c.dies(cause)
 		c.out.close()
 	}
+	return s.emptyLocked()
+}
+
+// emptyLocked ends every process. The gate is held.
+func (s *session) emptyLocked() int {
 	s.inits.Empty() // what was started ahead of time belongs to the epoch too
 	killed, err := s.procs.sweep()
 	if err != nil {
 		// Nobody can say what lives here: the end of the first process ends it all.
 		panic(fmt.Sprintf("sweeping the container: %v", err))
 	}
-	return killed, nil
+	return killed
 }
 
 // endAll is the end of the session's calls; none starts any more.
@@ -182,7 +184,7 @@ func (s *session) endAll(cause wire.Cause, detail string) {
 	for _, c := range s.calls {
 		c.explain(detail)
 	}
-	_, _ = s.sweepLocked(cause)
+	s.sweepLocked(cause)
 	s.gate.Unlock()
 }
 
@@ -193,11 +195,19 @@ func (s *session) terminate() error {
 	return errors.Join(context.Canceled, s.tell(wire.Frame{Terminating: &wire.Terminating{}}))
 }
 
+// sweepLeft ends what a call left that ran alone in its container, and returns how many
+// processes that were. What it wrote is still to be sent.
+func (s *session) sweepLeft() int {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	return s.emptyLocked()
+}
+
 // sweepLost empties the container after the process that watched over a call was lost.
 func (s *session) sweepLost() {
 	s.gate.Lock()
 	defer s.gate.Unlock()
-	_, _ = s.sweepLocked(wire.Finished)
+	s.sweepLocked(wire.Finished)
 }
 
 func (s *session) tell(f wire.Frame) error { return s.conns.control.send(f, controlTimeout) }

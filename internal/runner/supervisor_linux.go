@@ -53,7 +53,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if probe == nil {
 		probe = Probe
 	}
-	e := probe(r, s.Workspace)
+	e := inContainer(probe(r, s.Workspace), s.Container)
 	s.Log.Info("Probed the node", "level", e.Level, "landlockABI", e.LandlockABI, "layers", e.Layers, "detail", e.Detail)
 
 	var lock *os.File

@@ -49,6 +49,8 @@ type Config struct {
 	Instructions string `json:"instructions,omitempty"` // the session's, appended
 	Model        Model  `json:"model"`
 	Workspace    string `json:"workspace"` // the canonical path of the workspace in the tools containers
+	// MinimumLevel is what the node must enforce before any call starts; unset or unknown is Full.
+	MinimumLevel Level `json:"minimumLevel,omitempty"`
 
 	Limits SessionLimits `json:"limits,omitzero"` // may change while the session runs
 
@@ -140,16 +142,6 @@ type Enforcement struct {
 	Detail      string   `json:"detail,omitempty"` // why the level is not Full
 }
 
-// Level is how much of the modes a node can enforce.
-type Level string
-
-const (
-	LevelFull  Level = "Full"  // Landlock ABI 6 and seccomp
-	LevelFiles Level = "Files" // Landlock ABI 3 to 5 and seccomp
-	LevelMount Level = "Mount" // seccomp and the mount alone
-	LevelNone  Level = "None"
-)
-
 // Activity is what the loop is doing.
 type Activity struct {
 	State State  `json:"state"`
@@ -213,6 +205,7 @@ const (
 	ToolsUnreachable    ProblemReason = "ToolsUnreachable"
 	LandlockUnavailable ProblemReason = "LandlockUnavailable"
 	ProbeFailed         ProblemReason = "ProbeFailed"
+	BelowMinimum        ProblemReason = "BelowMinimum" // the node enforces the mode, and less than the class demands
 )
 
 // Refusal is the body of every answer that is not an observed state: 409 (with the

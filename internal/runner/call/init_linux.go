@@ -33,6 +33,7 @@ func Init() int {
 var errNoMore = errors.New("there are no more orders")
 
 type initStage struct {
+	scoped   bool // there is a domain that holds the call and nothing else
 	orders   orders
 	prepared map[rules]*sandbox.Prepared
 }
@@ -53,10 +54,10 @@ func (i *initStage) enter() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming subreaper: %w", err)
 	}
-	if err := sandbox.EnterScope(); err != nil {
-		return err
+	if i.scoped = sandbox.Scoped(); !i.scoped {
+		return nil
 	}
-	return inDomain()
+	return errors.Join(sandbox.EnterScope(), inDomain())
 }
 
 // inDomain is the guard of kill(-1), which outside of a signal domain would reach
@@ -79,7 +80,7 @@ func (i *initStage) serve() error {
 	if err != nil {
 		return i.orders.say(failMark, []byte(err.Error()))
 	}
-	w := watch{child: c}
+	w := watch{child: c, scoped: i.scoped}
 	withdrawn, err := w.untilOver(&i.orders)
 	if err != nil {
 		return err

@@ -113,7 +113,7 @@ func (c *Running) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	if c.over == nil || c.killed {
+	if c.over == nil || c.over.Left || c.killed {
 		_ = c.init.conn.Close()
 		return
 	}

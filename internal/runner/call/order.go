@@ -70,9 +70,10 @@ func readOrder(r io.Reader) (Order, error) {
 	return Order{policy.Profile{Mode: *p.Mode, Network: *p.Network}, *raw.Tool, *raw.Arguments, *raw.Workspace}, nil
 }
 
-// End is how a call ended. Nothing that it started lives any more.
+// End is how a call ended. Nothing that it started lives any more, unless Left says so.
 type End struct {
 	Status    int    `json:"status"`           // exit status of the command, if it exited
 	Signal    string `json:"signal,omitempty"` // that ended it, if one did
 	Processes int    `json:"processes"`        // left over by the command and ended with it
+	Left      bool   `json:"left,omitempty"`   // only the command itself has ended: the kernel has no scopes, sweep the container
 }

@@ -12,6 +12,7 @@ import (
 // watch is the time of one call.
 type watch struct {
 	child  *child
+	scoped bool
 	failed error // why the call did not start
 
 	status unix.WaitStatus // of the child, once it has ended
@@ -100,6 +101,9 @@ func (w *watch) reap(options int) (none bool) {
 // that the signal reaches complete a fork. kill answers success also where it was
 // refused: the truth is in what there is to wait for.
 func (w *watch) sweep() error {
+	if !w.scoped {
+		return w.endChild()
+	}
 	if err := inDomain(); err != nil {
 		return err
 	}
@@ -109,8 +113,24 @@ func (w *watch) sweep() error {
 	return nil
 }
 
+// endChild ends the command alone. Without a domain, kill(-1) would reach everybody: the
+// rest is for the first process of the container, which inherits it.
+func (w *watch) endChild() error {
+	if !w.ended {
+		_ = unix.Kill(w.child.pid, unix.SIGKILL) // it is ours, and not reaped yet
+	}
+	for !w.ended {
+		var ws unix.WaitStatus
+		if _, err := unix.Wait4(w.child.pid, &ws, unix.WALL, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("waiting for the command: %w", err)
+		}
+		w.status, w.ended = ws, ws.Exited() || ws.Signaled()
+	}
+	return nil
+}
+
 func (w *watch) end() End {
-	e := End{Processes: w.killed}
+	e := End{Processes: w.killed, Left: !w.scoped}
 	if w.status.Signaled() {
 		e.Signal = unix.SignalName(w.status.Signal())
 		if e.Signal == "" {

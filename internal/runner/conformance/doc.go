@@ -29,6 +29,7 @@ type Place struct {
 	Outside   string              // a writable directory that is neither workspace nor temporary, owned by the calls' user; may be missing
 	Host      func(string) string // where a path of the calls is for this process
 	User      int                 // who owns the fixtures; -1 leaves them as created
+	NoScopes  bool                // the kernel's Landlock has no scopes: what only they refuse is not tried
 }
 
 // Verdict is what came of a row in a mode.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/runner/call"
+	"github.com/agentsession-dev/operator/internal/runner/sandbox"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -59,7 +60,7 @@ func (l Local) Call(p policy.Profile, tool, arguments string) (Result, error) {
 
 // Here is the place of Local.
 func (l Local) Here(toolbox string) Place {
-	return Place{Toolbox: toolbox, Workspace: l.workspace, Host: func(p string) string { return p }, User: -1}
+	return Place{Toolbox: toolbox, Workspace: l.workspace, Host: func(p string) string { return p }, User: -1, NoScopes: !sandbox.Scoped()}
 }
 
 // CanPrepare reports whether fixtures can be made.

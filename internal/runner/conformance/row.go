@@ -33,6 +33,7 @@ type Layer uint8
 const (
 	OfSystem    Layer = iota // everything but the following
 	OfWorkspace              // modifications of the workspace
+	OfScopes                 // signals to others, which only Landlock's scopes refuse
 )
 
 // Trial is a tool call; {dir}, {outside} and {toolbox} are filled in.

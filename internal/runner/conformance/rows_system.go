@@ -11,6 +11,11 @@ import (
 // never is refused in every mode.
 func never(name string, t Trial, w Want) Row { return Row{Name: name, Try: t, Want: everywhere(w)} }
 
+// scoped is refused in every mode, where there are scopes.
+func scoped(name string, t Trial, w Want) Row {
+	return Row{Name: name, Try: t, Want: everywhere(w), Layer: OfScopes}
+}
+
 func socketRows() []Row {
 	return []Row{
 		never("inet stream socket", operation("inet-stream"), noWay),
@@ -33,10 +38,10 @@ func socketRows() []Row {
 
 func processRows() []Row {
 	return []Row{
-		never("signal the supervisor", operation("signal", "1"), noWay),
-		never("kill the supervisor", operation("kill", "1"), noWay),
-		never("kill the supervisor by descriptor", operation("pidfd-signal", "1"), noWay),
-		never("kill what watches over the call", operation("kill-parents"), noWay),
+		scoped("signal the supervisor", operation("signal", "1"), noWay),
+		scoped("kill the supervisor", operation("kill", "1"), noWay),
+		scoped("kill the supervisor by descriptor", operation("pidfd-signal", "1"), noWay),
+		scoped("kill what watches over the call", operation("kill-parents"), noWay),
 		never("take a descriptor of the supervisor", operation("pidfd-getfd", "1"), noWay),
 		never("trace the supervisor", operation("ptrace", "1"), noWay),
 		never("read the supervisor's memory", operation("process-vm", "1"), noWay),

@@ -43,6 +43,8 @@ func skipped(r Row, m policy.Mode, at Place) (Verdict, string) {
 		return Skip, "not promised"
 	case r.Outside && at.Outside == "":
 		return Skip, "there is no writable directory outside the workspace"
+	case r.Layer == OfScopes && at.NoScopes:
+		return Skip, "the kernel has no signal scopes (Landlock ABI 6)"
 	}
 	return "", ""
 }

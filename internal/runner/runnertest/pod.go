@@ -79,7 +79,8 @@ type Container struct {
 type Options struct {
 	WritableMount bool // mount the workspace writable in tools-ro too
 	AgentTimeout  time.Duration
-	Command       []string // instead of supervise
+	Command       []string      // instead of supervise
+	NoLandlock    syscall.Errno // what the kernel answers to the calls of Landlock; 0: as it is
 }
 
 // Start starts a container. It ends with the test at the latest.
@@ -99,7 +100,11 @@ func (p *Pod) Start(t testing.TB, container string, o Options) *Container {
 	c.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SECRET_OF_THE_SUPERVISOR=must-not-be-inherited"}
 	c.cmd.Stderr = c
 	c.cmd.Stdout = c
-	if err := c.cmd.Start(); err != nil {
+	begin := c.cmd.Start
+	if o.NoLandlock != 0 {
+		begin = func() error { return startWithoutLandlock(c.cmd, o.NoLandlock) }
+	}
+	if err := begin(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

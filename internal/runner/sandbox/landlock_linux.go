@@ -16,6 +16,16 @@ import (
 // (Linux 6.12). Without them a call could signal the supervisor and its siblings.
 const MinimumABI = 6
 
+// FilesABI is the first Landlock ABI whose rules cover every way to modify a file's
+// content, truncation included (Linux 6.2).
+const FilesABI = 3
+
+// First ABIs of what FilesABI does not have yet.
+const (
+	netABI      = 4 // Linux 6.7
+	ioctlDevABI = 5 // Linux 6.10
+)
+
 const (
 	scopes = ll.ScopeSignal | ll.ScopeAbstractUnixSocket
 
@@ -42,6 +52,9 @@ var temporaryTrees = []string{"/tmp", "/dev/shm"}
 // restricts only signals and abstract sockets, to the domain itself. It is what
 // makes kill(-1) reach one call and nothing else.
 func EnterScope() error {
+	if !Scoped() {
+		return errors.New("Landlock has no scopes for signals here")
+	}
 	ruleset, err := newRuleset(&ll.RulesetAttr{Scoped: scopes, HandledAccessFS: ll.AccessFSRefer}, referAnywhere)
 	if err != nil {
 		return err
@@ -59,8 +72,15 @@ var referAnywhere = []fsRule{{path: "/", access: ll.AccessFSRefer}}
 
 // rulesetOf makes the rules of a profile, for a domain below EnterScope's. That second
 // domain keeps the command from signalling or tracing the process that watches over
-// it, in every mode.
+// it, in every mode, where there are scopes. Below FilesABI there is no domain (-1):
+// read-only then stands on the mount and the filter, and nothing else runs.
 func rulesetOf(p policy.Profile, workspace string) (int, error) {
+	if abi, _ := landlockABI(); abi < FilesABI { // 0 with an error
+		if p.Mode == policy.ReadOnly {
+			return -1, nil
+		}
+		return -1, fmt.Errorf("Landlock has ABI %d here; %d (Linux 6.2) is needed for %s", abi, FilesABI, p.Mode)
+	}
 	attr := &ll.RulesetAttr{Scoped: scopes, HandledAccessNet: netAll} // no rule for any port
 	if p.Mode == policy.DangerFullAccess {
 		attr.HandledAccessFS = ll.AccessFSRefer
@@ -74,41 +94,57 @@ type fsRule struct {
 	path     string
 	access   uint64
 	optional bool
+	node     bool // a device, not a directory
 }
 
 func rulesFor(m policy.Mode, workspace string) []fsRule {
 	rules := []fsRule{{path: "/", access: fsRead}}
 	for _, n := range writableNodes {
-		rules = append(rules, fsRule{n, fsNode, true})
+		rules = append(rules, fsRule{path: n, access: fsNode, optional: true, node: true})
 	}
 	if m == policy.WorkspaceWrite {
 		rules = append(rules, fsRule{path: workspace, access: fsTree})
 		for _, t := range temporaryTrees {
-			rules = append(rules, fsRule{t, fsTree, true})
+			rules = append(rules, fsRule{path: t, access: fsTree, optional: true})
 		}
 	}
 	return rules
 }
 
 func newRuleset(attr *ll.RulesetAttr, rules []fsRule) (int, error) {
-	abi, err := ll.LandlockGetABIVersion()
+	abi, err := landlockABI()
 	if err != nil {
 		return -1, fmt.Errorf("asking for the Landlock ABI: %w", err)
 	}
-	if abi < MinimumABI {
-		return -1, fmt.Errorf("Landlock has ABI %d here; %d (Linux 6.12) is needed", abi, MinimumABI)
-	}
-	ruleset, err := ll.LandlockCreateRuleset(attr, 0)
+	known := knownTo(abi, attr)
+	ruleset, err := ll.LandlockCreateRuleset(known, 0)
 	if err != nil {
 		return -1, fmt.Errorf("creating a Landlock ruleset: %w", err)
 	}
 	for _, r := range rules {
+		r.access &= known.HandledAccessFS
 		if err := addRule(ruleset, r); err != nil {
 			_ = unix.Close(ruleset)
 			return -1, fmt.Errorf("adding a Landlock rule for %s: %w", r.path, err)
 		}
 	}
 	return ruleset, nil
+}
+
+// knownTo leaves out what an ABI does not have: never anything that a level which is
+// reported there relies on.
+func knownTo(abi int, a *ll.RulesetAttr) *ll.RulesetAttr {
+	known := *a
+	if abi < MinimumABI {
+		known.Scoped = 0
+	}
+	if abi < ioctlDevABI {
+		known.HandledAccessFS &^= ll.AccessFSIoctlDev
+	}
+	if abi < netABI {
+		known.HandledAccessNet = 0
+	}
+	return &known
 }
 
 // addRule names the tree itself: a symbolic link in its place is an error.
@@ -126,7 +162,7 @@ func addRule(ruleset int, r fsRule) error {
 		return err
 	}
 	want := uint32(unix.S_IFDIR)
-	if r.access == fsNode {
+	if r.node {
 		want = unix.S_IFCHR
 	}
 	if st.Mode&unix.S_IFMT != want {

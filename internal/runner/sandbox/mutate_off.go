@@ -4,7 +4,11 @@
 
 package sandbox
 
+import "math"
+
 // The layers cannot be left out of this build.
 func withoutLandlock() bool { return false }
 func withoutSeccomp() bool  { return false }
 func withoutTest() bool     { return false }
+
+func mostABI() int { return math.MaxInt }

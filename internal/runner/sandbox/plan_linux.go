@@ -16,7 +16,7 @@ import (
 type Prepared struct {
 	profile   policy.Profile
 	workspace string
-	ruleset   int // of the profile's Landlock domain; -1 in a build without it
+	ruleset   int // of the profile's Landlock domain; -1 without one
 	filter    *unix.SockFprog
 	limits    []Step
 }

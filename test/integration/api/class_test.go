@@ -33,6 +33,9 @@ func both(edits ...edit) edit {
 func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 	refusals{
 		"the smallest class":       {both(), ""},
+		"a minimum":                {set("spec.enforcement", object{"minimum": "Mount"}), ""},
+		"no minimum":               {set("spec.enforcement", object{}), ""},
+		"a minimum of nothing":     {set("spec.enforcement", object{"minimum": "None"}), `supported values: "Full", "Files", "Mount"`},
 		"without a model":          {unset("spec.model"), "spec.model: Required value"},
 		"without a ceiling":        {unset("spec.ceiling"), "spec.ceiling: Required value"},
 		"without a tools image":    {set("spec.images", object{}), "spec.images.tools: Required value"},
