@@ -38,12 +38,13 @@ func (v verdict) is() bool { return v.status == metav1.ConditionTrue }
 func conditionsOf(w *world) []metav1.Condition {
 	completed := completedOf(w)
 	accepted := acceptedOf(w)
-	runner := runnerReadyOf(w, completed)
-	enforced := enforcedOf(w, completed)
-	mode := modeAppliedOf(w, completed, enforced)
-	active := activeOf(w, completed, runner)
-	ready := readyOf(w, completed, accepted, runner, enforced, mode)
-	stalled := stalledOf(completed, accepted, runner, enforced)
+	suspended := suspendedOf(w, completed)
+	runner := runnerReadyOf(w, completed, suspended)
+	enforced := enforcedOf(w, completed, suspended)
+	mode := modeAppliedOf(w, completed, suspended, enforced)
+	active := activeOf(w, completed, suspended, runner)
+	ready := readyOf(w, completed, accepted, suspended, runner, enforced, mode)
+	stalled := stalledOf(completed, accepted, suspended, runner, enforced)
 
 	var list []metav1.Condition
 	for _, c := range []struct {
@@ -56,6 +57,7 @@ func conditionsOf(w *world) []metav1.Condition {
 		{v1alpha1.ConditionEnforced, enforced},
 		{v1alpha1.ConditionModeApplied, mode},
 		{v1alpha1.ConditionActive, active},
+		{v1alpha1.ConditionSuspended, suspended},
 		{v1alpha1.ConditionCompleted, completed},
 		{v1alpha1.ConditionStalled, stalled},
 	} {
@@ -87,15 +89,19 @@ func acceptedOf(w *world) verdict {
 	return yes(v1alpha1.ReasonAccepted, "Class %s was found and the policy is resolved.", w.class.Name)
 }
 
-func runnerReadyOf(w *world, completed verdict) verdict {
+func runnerReadyOf(w *world, completed, suspended verdict) verdict {
 	o := w.observation
 	switch {
 	case completed.is():
 		return no(completed.reason, "The session is finished.")
+	case suspended.is():
+		return no(v1alpha1.ReasonSuspended, "The session is suspended and has no pod.")
 	case w.foreign:
 		return no(v1alpha1.ReasonNameTaken, "A pod that does not belong to the session has the name of its pod. It is neither used nor removed: remove it yourself.")
 	case w.podRefused != nil:
 		return noFor(w.podRefused)
+	case w.pod == nil && w.claim != nil && w.claim.DeletionTimestamp != nil:
+		return no(v1alpha1.ReasonPodPending, "The volume claim %s is being deleted; no pod is started on it.", w.claim.Name)
 	case w.pod == nil && w.refused != nil:
 		return no(v1alpha1.ReasonNotAccepted, "No pod is created before the session is accepted.")
 	case w.pod == nil:
@@ -146,9 +152,12 @@ func message(p *wire.Problem) string {
 	return cmp.Or(p.Message, "The agent gives no details; see the pod's log.")
 }
 
-func enforcedOf(w *world, completed verdict) verdict {
+func enforcedOf(w *world, completed, suspended verdict) verdict {
 	if completed.is() {
 		return no(completed.reason, "The session is finished.")
+	}
+	if suspended.is() {
+		return no(v1alpha1.ReasonSuspended, "The session is suspended: no tool runs.")
 	}
 	if p := w.problem(wire.LandlockUnavailable, wire.ProbeFailed, wire.BelowMinimum); p != nil {
 		return no(string(p.Reason), "%s", message(p))
@@ -181,13 +190,15 @@ func minimumOf(class *v1alpha1.AgentSessionClass) wire.Level {
 	return wire.Level(cmp.Or(class.Spec.Enforcement.Minimum, v1alpha1.DefaultMinimum))
 }
 
-func modeAppliedOf(w *world, completed, enforced verdict) verdict {
+func modeAppliedOf(w *world, completed, suspended, enforced verdict) verdict {
 	o := w.observation
 	switch {
 	case completed.is():
 		return no(completed.reason, "The session is finished.")
 	case w.refused != nil:
 		return no(v1alpha1.ReasonNotAccepted, "The policy of this generation is not accepted.")
+	case suspended.is():
+		return no(v1alpha1.ReasonSuspended, "The session is suspended; %s is applied before anything runs again.", w.policy.document.Policy.Mode)
 	case w.unheard() && w.session.Status.Policy != nil && w.session.Status.Policy.Digest == string(w.policy.document.Digest) &&
 		w.session.Status.ObservedGeneration == w.session.Generation:
 		return w.before(v1alpha1.ConditionModeApplied, no(v1alpha1.ReasonPending, "The agent has not confirmed %s yet.", w.policy.document.Policy.Mode))
@@ -221,10 +232,12 @@ func confirms(have, want policy.Stamp) bool {
 	return have.SessionUID == want.SessionUID && have.SessionGeneration >= want.SessionGeneration
 }
 
-func activeOf(w *world, completed, runner verdict) verdict {
+func activeOf(w *world, completed, suspended, runner verdict) verdict {
 	switch {
 	case completed.is():
 		return no(completed.reason, "The session is finished.")
+	case suspended.is():
+		return no(v1alpha1.ReasonSuspended, "The session is suspended.")
 	case w.unheard():
 		return w.before(v1alpha1.ConditionActive, no(v1alpha1.ReasonPaused, "The agent does not run yet, or does not answer."))
 	case w.observation.Observed == nil || w.observation.Unreachable || !w.podUp():
@@ -245,14 +258,18 @@ func activeOf(w *world, completed, runner verdict) verdict {
 	return no(v1alpha1.ReasonPaused, "Nothing starts before the policy is enforced.")
 }
 
-func readyOf(w *world, completed, accepted, runner, enforced, mode verdict) verdict {
+func readyOf(w *world, completed, accepted, suspended, runner, enforced, mode verdict) verdict {
 	if completed.is() {
 		return no(completed.reason, "%s", completed.message)
 	}
-	for _, v := range []verdict{accepted, runner, enforced, mode} {
-		if !v.is() {
-			return v
-		}
+	if !accepted.is() || suspended.reason == v1alpha1.ReasonStorageNotPersistent {
+		return firstNot(accepted, suspended)
+	}
+	if suspended.is() {
+		return suspended
+	}
+	if v := firstNot(runner, enforced, mode); !v.is() {
+		return v
 	}
 	if p := w.problem(wire.ModelUnavailable); p != nil {
 		return no(string(p.Reason), "%s", message(p))
@@ -271,25 +288,36 @@ var notEnforced = map[string]bool{
 	v1alpha1.ReasonBelowMinimum:        true,
 }
 
-// needsSomebody are the reasons that no waiting resolves.
-var needsSomebody = map[string]bool{
-	v1alpha1.ReasonNameTaken:           true,
-	v1alpha1.ReasonPodRejected:         true,
-	v1alpha1.ReasonModelKeyMissing:     true,
-	v1alpha1.ReasonLogRolledBack:       true,
-	v1alpha1.ReasonLandlockUnavailable: true,
-	v1alpha1.ReasonProbeFailed:         true,
-	v1alpha1.ReasonBelowMinimum:        true,
+// firstNot is the first verdict that is not as wanted, else the last.
+func firstNot(list ...verdict) (v verdict) {
+	for _, v = range list {
+		if !v.is() {
+			return v
+		}
+	}
+	return v
 }
 
-func stalledOf(completed, accepted, runner, enforced verdict) verdict {
+// needsSomebody are the reasons that no waiting resolves.
+var needsSomebody = map[string]bool{
+	v1alpha1.ReasonNameTaken:            true,
+	v1alpha1.ReasonStorageNotPersistent: true,
+	v1alpha1.ReasonPodRejected:          true,
+	v1alpha1.ReasonModelKeyMissing:      true,
+	v1alpha1.ReasonLogRolledBack:        true,
+	v1alpha1.ReasonLandlockUnavailable:  true,
+	v1alpha1.ReasonProbeFailed:          true,
+	v1alpha1.ReasonBelowMinimum:         true,
+}
+
+func stalledOf(completed, accepted, suspended, runner, enforced verdict) verdict {
 	if completed.is() {
 		return yes(completed.reason, "%s", completed.message)
 	}
 	if !accepted.is() {
 		return yes(accepted.reason, "%s", accepted.message)
 	}
-	for _, v := range []verdict{runner, enforced} {
+	for _, v := range []verdict{suspended, runner, enforced} {
 		if needsSomebody[v.reason] {
 			return yes(v.reason, "%s", v.message)
 		}

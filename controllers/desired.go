@@ -35,6 +35,9 @@ func (r *SessionReconciler) setDesired(ctx context.Context, w *world) outcome {
 		r.Links.Forget(nameOf(w.session))
 		return outcome{}
 	}
+	if w.pod == nil {
+		r.Links.Forget(nameOf(w.session))
+	}
 	if !w.podUp() || !w.started() {
 		return outcome{}
 	}

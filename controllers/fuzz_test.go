@@ -51,6 +51,10 @@ func drawWorld(t *rapid.T) *world {
 	if flip("had a status") {
 		w.session.Status = statusOf(settled())
 	}
+	if flip("persistent") {
+		w.persist()
+	}
+	w.session.Spec.Suspend = flip("suspend")
 	w.session.Generation = rapid.Int64Range(1, 4).Draw(t, "generation")
 	if flip("not started") {
 		w.session.Status.StartTime = nil
@@ -58,6 +62,12 @@ func drawWorld(t *rapid.T) *world {
 	w.pod, w.foreign = drawPod(t, w), flip("foreign")
 	if w.foreign {
 		w.pod = nil
+	}
+	if w.claim != nil && flip("claim going") {
+		w.claim.DeletionTimestamp = new(metav1.NewTime(noon))
+	}
+	if w.foreignClaim = flip("foreign claim"); w.foreignClaim || flip("no claim") {
+		w.claim = nil
 	}
 	if flip("no class") {
 		w.class, w.noClass = nil, refuse(v1alpha1.ReasonClassNotFound, "none")

@@ -29,12 +29,12 @@ type podPlan uint8
 
 const (
 	leavePod  podPlan = iota
-	createPod         // there is none, and none has ever been told anything
+	createPod         // there is none, and nothing is lost by a new one
 	removePod         // it is of no use any more
 )
 
 // planPod decides. A second pod is never created beside a first one, and never after
-// one that was told something: with it the log is gone, and a turn might run twice.
+// one that was told something and had the log: a turn might run twice.
 func planPod(w *world) (podPlan, time.Duration) {
 	p := w.pod
 	switch {
@@ -45,7 +45,12 @@ func planPod(w *world) (podPlan, time.Duration) {
 			return removePod, 0
 		}
 		return leavePod, 0
-	case w.started():
+	case lost(w) != "", w.started() && !w.persistent():
+		return leavePod, 0
+	case w.suspending():
+		if p != nil && p.DeletionTimestamp == nil {
+			return removePod, 0
+		}
 		return leavePod, 0
 	case p == nil:
 		if w.policy == nil || w.refused != nil {
@@ -53,7 +58,7 @@ func planPod(w *world) (podPlan, time.Duration) {
 		}
 		return createPod, 0
 	case p.DeletionTimestamp == nil && ended(p):
-		// The kubelet refused it before anything ran. Not at once: the next may fare the same.
+		// The kubelet refused or evicted it. Not at once: the next may fare the same.
 		if wait := p.CreationTimestamp.Add(slowly).Sub(w.now); wait > 0 {
 			return leavePod, wait
 		}
@@ -81,6 +86,8 @@ func (r *SessionReconciler) removePod(ctx context.Context, w *world) outcome {
 	if client.IgnoreNotFound(err) != nil {
 		return broke(err, "deleting pod %s", w.pod.Name)
 	}
+	w.pod = w.pod.DeepCopy()
+	w.pod.DeletionTimestamp = new(metav1.NewTime(w.now))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.session.Namespace, Name: podspec.LinkSecretName(w.session, incarnationOf(w.pod)),
 	}}
@@ -91,6 +98,9 @@ func (r *SessionReconciler) removePod(ctx context.Context, w *world) outcome {
 // createPod creates the link Secret, then the pod that mounts it. The name of the pod
 // follows from the session, so the apiserver lets one of two controllers through.
 func (r *SessionReconciler) createPod(ctx context.Context, w *world) outcome {
+	if ready, out := r.ensureClaim(ctx, w); !ready {
+		return out
+	}
 	in := podspec.Input{
 		Session: w.session, Class: w.class, AgentImage: r.AgentImage,
 		Incarnation: r.memory.incarnation(w.session), CAHash: r.Authority.Hash(),
@@ -190,23 +200,6 @@ func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition
 		}
 	}
 	return nil
-}
-
-// lost says how a session lost its pod, and with it its log; "" when it did not.
-func lost(w *world) string {
-	if !w.started() {
-		return ""
-	}
-	name := podspec.PodName(w.session)
-	switch {
-	case w.foreign:
-		return "The session's pod is gone, and another object has its name."
-	case w.pod == nil:
-		return "The pod " + name + " was deleted, and the session's log with it. Create a new session."
-	case ended(w.pod):
-		return "The pod " + name + " ended (" + reasonOf(w.pod) + "), and the session's log with it. Create a new session."
-	}
-	return ""
 }
 
 func reasonOf(p *corev1.Pod) string {

@@ -29,6 +29,22 @@ func TestPodPlan(t *testing.T) {
 		"refused just now": {func(w *world) {
 			w.session.Status.StartTime, w.pod.Status.Phase, w.pod.CreationTimestamp = nil, corev1.PodFailed, metav1.NewTime(noon)
 		}, leavePod},
+		"lost, and the volume is there":      {func(w *world) { w.persist(); w.pod = nil }, createPod},
+		"lost with its volume":               {func(w *world) { w.persist(); w.pod, w.claim = nil, nil }, leavePod},
+		"evicted, and the volume is there":   {func(w *world) { w.persist(); w.pod.Status.Phase = corev1.PodFailed }, removePod},
+		"going away, and the volume stays":   {func(w *world) { w.persist(); w.pod.DeletionTimestamp = new(metav1.NewTime(noon)) }, leavePod},
+		"lost, and the session not accepted": {func(w *world) { w.persist(); w.pod, w.refused = nil, refuse("x", "x") }, leavePod},
+		"to be suspended":                    {func(w *world) { w.persist(); w.session.Spec.Suspend = true }, removePod},
+		"being suspended": {func(w *world) {
+			w.persist()
+			w.session.Spec.Suspend, w.pod.DeletionTimestamp = true, new(metav1.NewTime(noon))
+		}, leavePod},
+		"suspended":                             {func(w *world) { w.persist(); w.session.Spec.Suspend, w.pod = true, nil }, leavePod},
+		"to be suspended, but the log would go": {func(w *world) { w.session.Spec.Suspend = true }, leavePod},
+		"suspended before it started": {func(w *world) {
+			w.session.Spec.Suspend, w.session.Status.StartTime, w.pod = true, nil, nil
+		}, leavePod},
+		"suspended while it is created": {func(w *world) { w.session.Spec.Suspend, w.session.Status.StartTime = true, nil }, removePod},
 		"finished, and still running": {func(w *world) {
 			meta.SetStatusCondition(&w.session.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionCompleted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStateLost})
 		}, removePod},

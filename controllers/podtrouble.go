@@ -24,7 +24,7 @@ func podTrouble(p *corev1.Pod) *refusal {
 		return refuse(v1alpha1.ReasonPodTerminating, "The pod is going away.")
 	}
 	if ended(p) {
-		return refuse(v1alpha1.ReasonContainerFailed, "The pod ended before it ran (%s: %s); it is replaced after a minute.",
+		return refuse(v1alpha1.ReasonContainerFailed, "The pod ended (%s: %s); it is replaced, a minute after it was created at the earliest.",
 			reasonOf(p), cutLine(p.Status.Message, 512))
 	}
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {

@@ -32,16 +32,18 @@ const (
 	anyDefault = "*"
 )
 
-// CacheOptions keep in memory what is needed: of pods the runners, and no object's
+// CacheOptions keep in memory what is needed: of pods and volume claims the runners', and no object's
 // managed fields. Secrets are never read through the cache.
 func CacheOptions() cache.Options {
+	ours := labels.SelectorFromSet(labels.Set{
+		"app.kubernetes.io/managed-by": "agentsession-operator",
+		"app.kubernetes.io/component":  "runner",
+	})
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{
-				"app.kubernetes.io/managed-by": "agentsession-operator",
-				"app.kubernetes.io/component":  "runner",
-			})},
+			&corev1.Pod{}:                   {Label: ours},
+			&corev1.PersistentVolumeClaim{}: {Label: ours},
 		},
 	}
 }
@@ -60,6 +62,7 @@ func (r *SessionReconciler) SetupWithManager(ctx context.Context, m ctrl.Manager
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.AgentSessionClass{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfClass)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfNamespace), builder.WithPredicates(ceilingChanged())).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(sessionOfClaim)).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue.Store(&q)
 			return nil

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/podspec"
 	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -32,6 +33,9 @@ func statusOf(w *world) v1alpha1.AgentSessionStatus {
 	}
 	if w.pod != nil {
 		s.PodName, s.NodeName = w.pod.Name, w.pod.Spec.NodeName
+		if storage := podspec.StorageOf(w.pod); storage != nil {
+			s.Storage = storage
+		}
 		if s.StartTime == nil && w.podUp() {
 			s.StartTime = new(metav1.NewTime(w.now).Rfc3339Copy())
 		}
@@ -39,6 +43,9 @@ func statusOf(w *world) v1alpha1.AgentSessionStatus {
 	observedStatus(w, &s)
 	for _, c := range conditionsOf(w) {
 		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	if w.pod == nil && !isTrue(s.Conditions, v1alpha1.ConditionCompleted) {
+		s.PodName, s.NodeName = "", ""
 	}
 	if s.CompletionTime == nil && isTrue(s.Conditions, v1alpha1.ConditionCompleted) {
 		s.CompletionTime = new(metav1.NewTime(w.now).Rfc3339Copy())

@@ -46,6 +46,14 @@ func settled() *world {
 	return w
 }
 
+// persist gives the session a volume that stays, and a pod on it.
+func (w *world) persist() {
+	w.class.Spec.Storage = &v1alpha1.ClassStorage{Storage: v1alpha1.Storage{Type: v1alpha1.StoragePersistentVolumeClaim}}
+	w.session.Status.Storage = &v1alpha1.StorageStatus{Type: v1alpha1.StoragePersistentVolumeClaim, ClaimName: podspec.ClaimName(w.session)}
+	w.pod = builtPod(w.session, w.class)
+	w.claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: podspec.ClaimName(w.session)}}
+}
+
 // builtPod is the pod as podspec builds it, with all its containers running.
 func builtPod(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass) *corev1.Pod {
 	p, err := podspec.Typed[corev1.Pod](podspec.Pod(podspec.Input{Session: s, Class: class, AgentImage: "agent:1", Incarnation: "i-1", CAHash: "00"}))
@@ -151,6 +159,73 @@ func TestConditions(t *testing.T) {
 		"the pod goes away": {
 			func(w *world) { w.pod.DeletionTimestamp = new(metav1.NewTime(noon)) },
 			[]string{"Ready=False/PodTerminating", "RunnerReady=False/PodTerminating", "ModeApplied=False/Pending", "Completed=False/Running"}, "",
+		},
+		"a pod with a volume of its own is lost": {
+			func(w *world) { w.persist(); w.pod, w.observation = nil, link.Observation{} },
+			[]string{"Ready=False/PodPending", "Completed=False/Running", "Suspended=False/NotRequested", "ModeApplied=False/Pending"}, "",
+		},
+		"a pod with a volume of its own is evicted": {
+			func(w *world) { w.persist(); w.pod.Status.Phase, w.pod.Status.Reason = corev1.PodFailed, "Evicted" },
+			[]string{"Ready=False/ContainerFailed", "Completed=False/Running"}, "replaced",
+		},
+		"the volume claim was deleted": {
+			func(w *world) { w.persist(); w.claim = nil },
+			[]string{"Ready=False/StateLost", "Completed=True/StateLost", "Suspended=False/StateLost"}, "fix-build-",
+		},
+		"another claim has taken its name": {
+			func(w *world) { w.persist(); w.claim, w.foreignClaim = nil, true },
+			[]string{"Completed=True/StateLost"}, "another one has its name",
+		},
+		"the volume claim is being deleted": {
+			func(w *world) {
+				w.persist()
+				w.pod, w.observation, w.claim.DeletionTimestamp = nil, link.Observation{}, new(metav1.NewTime(noon))
+			},
+			[]string{"Ready=False/PodPending", "Completed=False/Running"}, "is being deleted",
+		},
+		"suspended": {
+			func(w *world) {
+				w.persist()
+				w.session.Spec.Suspend = true
+				w.pod, w.observation = nil, link.Observation{}
+			},
+			[]string{"Ready=True/Suspended", "Suspended=True/Suspended", "Accepted=True/Accepted", "RunnerReady=False/Suspended", "Enforced=False/Suspended",
+				"ModeApplied=False/Suspended", "Active=False/Suspended", "Completed=False/Running", "Stalled=False/None"}, "state is kept",
+		},
+		"on its way to be suspended": {
+			func(w *world) {
+				w.persist()
+				w.session.Spec.Suspend = true
+				w.pod.DeletionTimestamp = new(metav1.NewTime(noon))
+			},
+			[]string{"Ready=False/PodTerminating", "Suspended=False/PodTerminating"}, "",
+		},
+		"suspended without a volume that stays": {
+			func(w *world) { w.session.Spec.Suspend = true },
+			[]string{"Ready=False/StorageNotPersistent", "Suspended=False/StorageNotPersistent", "Stalled=True/StorageNotPersistent", "ModeApplied=True/Applied"}, "EmptyDir",
+		},
+		"suspended before it started": {
+			func(w *world) {
+				w.session.Spec.Suspend, w.session.Status.StartTime = true, nil
+				w.pod, w.observation = nil, link.Observation{}
+			},
+			[]string{"Ready=True/Suspended", "Suspended=True/Suspended"}, "",
+		},
+		"suspended under a class that is gone": {
+			func(w *world) {
+				w.persist()
+				w.session.Spec.Suspend = true
+				w.pod, w.observation, w.class, w.noClass = nil, link.Observation{}, nil, refuse(v1alpha1.ReasonClassNotFound, "it does not exist")
+				w.resolve()
+			},
+			[]string{"Ready=False/ClassNotFound", "Suspended=True/Suspended"}, "",
+		},
+		"an older copy of the volume was put back": {
+			func(w *world) {
+				w.persist()
+				w.observation.Observed.Problems = []wire.Problem{{Reason: wire.LogRolledBack, Message: "the log ends at event 5"}}
+			},
+			[]string{"Ready=False/LogRolledBack", "RunnerReady=False/LogRolledBack", "Stalled=True/LogRolledBack", "Completed=False/Running"}, "event 5",
 		},
 		"an image cannot be pulled": {
 			func(w *world) {
@@ -281,7 +356,7 @@ func TestConditions(t *testing.T) {
 // checkStatus holds of every status, whatever the world.
 func checkStatus(t *testing.T, w *world, status v1alpha1.AgentSessionStatus) {
 	t.Helper()
-	if status.ObservedGeneration != w.session.Generation || len(status.Conditions) != 8 {
+	if status.ObservedGeneration != w.session.Generation || len(status.Conditions) != 9 {
 		t.Errorf("observedGeneration %d, %d conditions", status.ObservedGeneration, len(status.Conditions))
 	}
 	for _, c := range status.Conditions {
@@ -292,7 +367,11 @@ func checkStatus(t *testing.T, w *world, status v1alpha1.AgentSessionStatus) {
 	if isTrue(status.Conditions, v1alpha1.ConditionCompleted) && (isTrue(status.Conditions, v1alpha1.ConditionRunnerReady) || isTrue(status.Conditions, v1alpha1.ConditionReady)) {
 		t.Error("completed and ready at once")
 	}
-	if isTrue(status.Conditions, v1alpha1.ConditionReady) && !isTrue(status.Conditions, v1alpha1.ConditionModeApplied) {
+	suspended := isTrue(status.Conditions, v1alpha1.ConditionSuspended)
+	if suspended && w.pod != nil {
+		t.Error("suspended with a pod")
+	}
+	if isTrue(status.Conditions, v1alpha1.ConditionReady) && !suspended && !isTrue(status.Conditions, v1alpha1.ConditionModeApplied) {
 		t.Error("ready although the mode is not applied")
 	}
 	if diff := cmp.Diff(status, statusOf(w)); diff != "" {

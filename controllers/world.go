@@ -35,12 +35,14 @@ type world struct {
 	now     time.Time
 	session *v1alpha1.AgentSession // nil when absent
 
-	class     *v1alpha1.AgentSessionClass // nil when there is none
-	noClass   *refusal                    // why
-	namespace *metav1.PartialObjectMetadata
-	pod       *corev1.Pod               // nil when absent; ours
-	foreign   bool                      // a pod of another owner has the name
-	messages  []v1alpha1.SessionMessage // in the order of delivery
+	class        *v1alpha1.AgentSessionClass // nil when there is none
+	noClass      *refusal                    // why
+	namespace    *metav1.PartialObjectMetadata
+	pod          *corev1.Pod                   // nil when absent; ours
+	foreign      bool                          // a pod of another owner has the name
+	claim        *corev1.PersistentVolumeClaim // nil when absent or not needed; ours
+	foreignClaim bool                          // a claim of another owner has the name
+	messages     []v1alpha1.SessionMessage     // in the order of delivery
 
 	policy      *resolved        // nil when there is none to enforce
 	refused     *refusal         // why the spec is not accepted
@@ -69,7 +71,10 @@ func (r *SessionReconciler) observe(ctx context.Context, name types.NamespacedNa
 	if err := r.observeNamespace(ctx, w); err != nil {
 		return nil, err
 	}
-	return w, r.observePod(ctx, w)
+	if err := r.observePod(ctx, w); err != nil {
+		return nil, err
+	}
+	return w, r.observeClaim(ctx, w)
 }
 
 // observePod reads the pod. That there is none is believed of the apiserver alone:

@@ -59,8 +59,12 @@ type AgentSessionStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Model string `json:"model,omitempty"`
 
-	// startTime is when the session's agent was first seen to run. Before that, a pod that
-	// is lost is replaced; after it, the session is finished with its pod.
+	// storage is the volume of the session, fixed with its first pod.
+	// +optional
+	Storage *StorageStatus `json:"storage,omitempty"`
+
+	// startTime is when the session's agent was first seen to run. After that, a
+	// session with EmptyDir storage is finished when its pod is lost.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
@@ -75,6 +79,18 @@ type AgentSessionStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// StorageStatus is the volume of a session.
+type StorageStatus struct {
+	// type of the volume.
+	// +required
+	Type StorageType `json:"type"`
+
+	// claimName is the name of the PersistentVolumeClaim, where it is one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClaimName string `json:"claimName,omitempty"`
 }
 
 // PolicyStatus is a resolved policy.

@@ -48,8 +48,8 @@ type AgentSessionList struct {
 	Items           []AgentSession `json:"items"`
 }
 
-// AgentSessionSpec is what is wanted of a session. Only sandbox, approval and
-// limits can change later.
+// AgentSessionSpec is what is wanted of a session. className, prompt,
+// instructions, model, workspace and runtimeContext cannot change later.
 // +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)",message="className cannot be added, changed or removed later: create a new session with the class that you want",fieldPath=".className"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt cannot be added, changed or removed later: create a SessionMessage to say more",fieldPath=".prompt"
 // +kubebuilder:validation:XValidation:rule="has(self.instructions) == has(oldSelf.instructions) && (!has(self.instructions) || self.instructions == oldSelf.instructions)",message="instructions cannot be added, changed or removed later: create a new session, or say it in a SessionMessage",fieldPath=".instructions"
@@ -119,6 +119,14 @@ type AgentSessionSpec struct {
 	// class may set limits too: of two the lower one holds. Unset: the class's.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
+
+	// suspend ends the session's pod and keeps its state. A turn that is running
+	// is interrupted; messages wait. It needs storage of type
+	// PersistentVolumeClaim, or a session that has not started. Set it back to
+	// false to go on. Default: false.
+	// +optional
+	// +kubebuilder:default=false
+	Suspend bool `json:"suspend,omitempty"`
 }
 
 // RuntimeContext is whether the model is told the policy that stands.

@@ -71,7 +71,7 @@ type AgentSessionClassSpec struct {
 	// storage is the volume that holds log and workspace. Unset: an EmptyDir of
 	// 1Gi. A session may choose its own.
 	// +optional
-	Storage *Storage `json:"storage,omitempty"`
+	Storage *ClassStorage `json:"storage,omitempty"`
 
 	// model says which model answers and where.
 	// +required

@@ -18,6 +18,9 @@ const (
 	ConditionModeApplied = "ModeApplied"
 	// ConditionActive is True while a turn runs.
 	ConditionActive = "Active"
+	// ConditionSuspended is True when the session has no pod because that is wanted, and
+	// its state is kept.
+	ConditionSuspended = "Suspended"
 	// ConditionCompleted is True when the session is finished for good.
 	ConditionCompleted = "Completed"
 	// ConditionStalled is True when the session goes on only if somebody acts.
@@ -141,11 +144,22 @@ const (
 	ReasonPaused = "Paused"
 )
 
+// Reasons of Suspended.
+const (
+	// ReasonSuspended is set on Suspended=True, on Ready=True of a suspended session, and
+	// on all that waits for it to be resumed.
+	ReasonSuspended = "Suspended"
+	// ReasonNotRequested is set while the session is wanted to run.
+	ReasonNotRequested = "NotRequested"
+	// ReasonStorageNotPersistent is set when suspending would lose the session's log.
+	ReasonStorageNotPersistent = "StorageNotPersistent"
+)
+
 // Reasons of Completed.
 const (
 	// ReasonRunning is set on Completed=False, and on Ready=True.
 	ReasonRunning = "Running"
-	// ReasonStateLost is set when the pod was lost and its log with it.
+	// ReasonStateLost is set when the session's volume was lost, and its log with it.
 	ReasonStateLost = "StateLost"
 )
 

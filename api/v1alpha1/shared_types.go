@@ -41,18 +41,35 @@ const ApprovalNever ApprovalPolicy = "never"
 
 // StorageType is the kind of volume that holds a session's log and
 // workspace.
-// +kubebuilder:validation:Enum=EmptyDir
+// +kubebuilder:validation:Enum=PersistentVolumeClaim;EmptyDir
 type StorageType string
 
-// StorageEmptyDir lives on the node's disk for as long as the pod does.
-const StorageEmptyDir StorageType = "EmptyDir"
+const (
+	// StoragePersistentVolumeClaim lives as long as its session, or longer.
+	StoragePersistentVolumeClaim StorageType = "PersistentVolumeClaim"
+	// StorageEmptyDir lives on the node's disk for as long as the pod does.
+	StorageEmptyDir StorageType = "EmptyDir"
+)
+
+// Retention is what becomes of a volume when its session is deleted.
+// +kubebuilder:validation:Enum=Delete;Retain
+type Retention string
+
+const (
+	// RetentionDelete has the claim deleted with the session.
+	RetentionDelete Retention = "Delete"
+	// RetentionRetain leaves the claim.
+	RetentionRetain Retention = "Retain"
+)
 
 // Storage describes the one volume of a session.
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || quantity(string(self.size)).compareTo(quantity('16Mi')) >= 0",message="size must be at least 16Mi: the volume holds the session's log beside its workspace",fieldPath=".size"
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || string(self.size).size() <= 32",message="size has more than 32 characters: write it as a whole number with a unit, for example 2Gi",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="!has(self.storageClassName) || self.type == 'PersistentVolumeClaim'",message="storageClassName is for a PersistentVolumeClaim: take it out, or set type to PersistentVolumeClaim",fieldPath=".storageClassName"
 type Storage struct {
-	// type of the volume. EmptyDir is on the node's disk and ends with the pod;
-	// a session whose pod is lost is finished.
+	// type of the volume. PersistentVolumeClaim outlives the pod: the session can
+	// be suspended, and a pod that is lost is replaced. EmptyDir is on the node's
+	// disk and ends with the pod; a session whose pod is lost is finished.
 	// +required
 	Type StorageType `json:"type"`
 
@@ -60,6 +77,26 @@ type Storage struct {
 	// 16Mi. Unset in a session: what the class says. Unset in the class: 1Gi.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
+
+	// storageClassName names the StorageClass of the claim. Unset in a session:
+	// what the class says. Unset in the class: the cluster's default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	StorageClassName string `json:"storageClassName,omitempty"`
+}
+
+// ClassStorage is the storage of sessions that choose none, and what becomes of
+// it.
+type ClassStorage struct {
+	Storage `json:",inline"`
+
+	// retention says what becomes of a PersistentVolumeClaim, the session's own
+	// choice of storage included, when its session is deleted. Delete: it is
+	// deleted too. Retain: it stays, without an owner. It holds for claims that
+	// are created later. Unset: Delete.
+	// +optional
+	Retention Retention `json:"retention,omitempty"`
 }
 
 // Limits bound what a session may do. They are checked before each request to

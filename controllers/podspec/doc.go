@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -87,17 +85,6 @@ func (in Input) toolsUser() int64 {
 
 func (in Input) fsGroup() int64 {
 	return valueOr(in.Class.Spec.Security.FSGroup, v1alpha1.DefaultFSGroup)
-}
-
-// storageSize is the session's, else the class's, else the default.
-func (in Input) storageSize() resource.Quantity {
-	if w := in.Session.Spec.Workspace; w != nil && w.Storage != nil && w.Storage.Size != nil {
-		return *w.Storage.Size
-	}
-	if s := in.Class.Spec.Storage; s != nil && s.Size != nil {
-		return *s.Size
-	}
-	return resource.MustParse(v1alpha1.DefaultStorageSize)
 }
 
 func valueOr[T any](p *T, otherwise T) T {

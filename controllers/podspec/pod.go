@@ -3,6 +3,8 @@
 package podspec
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -15,7 +17,7 @@ func Pod(in Input) *corev1ac.PodApplyConfiguration {
 	return corev1ac.Pod(PodName(in.Session), in.Session.Namespace).
 		WithLabels(in.labels()).
 		WithLabels(map[string]string{"sidecar.istio.io/inject": "false"}).
-		WithAnnotations(annotations()).
+		WithAnnotations(annotations(in)).
 		WithOwnerReferences(owner(in.Session)).
 		WithSpec(confinedPod(in, corev1ac.PodSpec().
 			WithRestartPolicy(corev1.RestartPolicyAlways).
@@ -26,10 +28,10 @@ func Pod(in Input) *corev1ac.PodApplyConfiguration {
 
 // annotations keep others from changing the pod: a mesh's sidecar would stand between
 // operator and agent, and eviction would end a session whose log is on the node.
-func annotations() map[string]string {
+func annotations(in Input) map[string]string {
 	return map[string]string{
 		"kubectl.kubernetes.io/default-container":        AgentContainer,
-		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+		"cluster-autoscaler.kubernetes.io/safe-to-evict": strconv.FormatBool(in.persistent()),
 		"sidecar.istio.io/inject":                        "false",
 		"linkerd.io/inject":                              "disabled",
 	}

@@ -38,14 +38,15 @@ var cases = map[string]func(*Input){
 		in.Class.Spec.Model.KeySecretName = "deepseek"
 	},
 	"class-storage-size": func(in *Input) {
-		in.Class.Spec.Storage = &v1alpha1.Storage{Type: v1alpha1.StorageEmptyDir, Size: new(resource.MustParse("5Gi"))}
+		in.Class.Spec.Storage = &v1alpha1.ClassStorage{Storage: v1alpha1.Storage{Type: v1alpha1.StorageEmptyDir, Size: new(resource.MustParse("5Gi"))}}
 	},
 	"session-storage-size": func(in *Input) {
-		in.Class.Spec.Storage = &v1alpha1.Storage{Type: v1alpha1.StorageEmptyDir, Size: new(resource.MustParse("5Gi"))}
+		in.Class.Spec.Storage = &v1alpha1.ClassStorage{Storage: v1alpha1.Storage{Type: v1alpha1.StorageEmptyDir, Size: new(resource.MustParse("5Gi"))}}
 		in.Session.Spec.Workspace = &v1alpha1.Workspace{
 			Storage: &v1alpha1.Storage{Type: v1alpha1.StorageEmptyDir, Size: new(resource.MustParse("64Mi"))},
 		}
 	},
+	"persistent-storage": persistent,
 	"own-images-users-and-resources": func(in *Input) {
 		in.Class.Spec.Images.Agent = "registry.example/agent:patched"
 		in.Class.Spec.Security = v1alpha1.Security{AgentUser: new(int64(1001)), ToolsUser: new(int64(1002)), FSGroup: new(int64(1003))}
@@ -55,6 +56,12 @@ var cases = map[string]func(*Input){
 			ToolsRW: v1alpha1.Resources{Limits: list("cpu", "2", "memory", "2Gi", "ephemeral-storage", "4Gi")},
 		}
 	},
+}
+
+func persistent(in *Input) {
+	in.Class.Spec.Storage = &v1alpha1.ClassStorage{Storage: v1alpha1.Storage{
+		Type: v1alpha1.StoragePersistentVolumeClaim, Size: new(resource.MustParse("5Gi")), StorageClassName: "fast",
+	}}
 }
 
 func list(pairs ...string) corev1.ResourceList {
@@ -135,6 +142,46 @@ func TestPodsAreAsReviewedAndRestricted(t *testing.T) {
 	}
 }
 
+func TestClaimsAreAsReviewed(t *testing.T) {
+	golden(t, "claim", Claim(input(persistent)))
+	golden(t, "claim-retained", Claim(input(func(in *Input) {
+		persistent(in)
+		in.Class.Spec.Storage.Retention = v1alpha1.RetentionRetain
+	})))
+}
+
+// What a session has stays what it has, whatever becomes of its class.
+func TestStorageIsTheSessionsThenTheClasss(t *testing.T) {
+	gi := func(s string) *resource.Quantity { return new(resource.MustParse(s)) }
+	claim, dir := v1alpha1.StoragePersistentVolumeClaim, v1alpha1.StorageEmptyDir
+	for name, tc := range map[string]struct {
+		class, session *v1alpha1.Storage
+		has            v1alpha1.StorageType
+		want           v1alpha1.Storage
+	}{
+		"nobody says anything":               {nil, nil, "", v1alpha1.Storage{Type: dir, Size: gi("1Gi")}},
+		"the class says all":                 {&v1alpha1.Storage{Type: claim, Size: gi("5Gi"), StorageClassName: "fast"}, nil, "", v1alpha1.Storage{Type: claim, Size: gi("5Gi"), StorageClassName: "fast"}},
+		"the session chooses the type alone": {&v1alpha1.Storage{Type: dir, Size: gi("5Gi")}, &v1alpha1.Storage{Type: claim}, "", v1alpha1.Storage{Type: claim, Size: gi("5Gi")}},
+		"the session chooses all":            {&v1alpha1.Storage{Type: dir}, &v1alpha1.Storage{Type: claim, Size: gi("2Gi"), StorageClassName: "slow"}, "", v1alpha1.Storage{Type: claim, Size: gi("2Gi"), StorageClassName: "slow"}},
+		"the class changed after the start":  {&v1alpha1.Storage{Type: claim}, nil, dir, v1alpha1.Storage{Type: dir, Size: gi("1Gi")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(func(in *Input) {
+				if tc.class != nil {
+					in.Class.Spec.Storage = &v1alpha1.ClassStorage{Storage: *tc.class}
+				}
+				in.Session.Spec.Workspace = &v1alpha1.Workspace{Storage: tc.session}
+				if tc.has != "" {
+					in.Session.Status.Storage = &v1alpha1.StorageStatus{Type: tc.has}
+				}
+			})
+			if diff := cmp.Diff(tc.want, Storage(in.Session, in.Class)); diff != "" {
+				t.Errorf("Storage() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestTheLinkSecretIsAsReviewed(t *testing.T) {
 	golden(t, "link-secret", LinkSecret(input(func(*Input) {}), map[string][]byte{
 		wire.TLSCertFile: []byte("certificate"), wire.TLSKeyFile: []byte("key"), wire.TLSCAFile: []byte("authority"),
@@ -149,7 +196,7 @@ func TestNoGoldenFileIsOrphaned(t *testing.T) {
 	}
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".yaml")
-		if _, ok := cases[name]; !ok && name != "link-secret" {
+		if _, ok := cases[name]; !ok && !slices.Contains([]string{"link-secret", "claim", "claim-retained"}, name) {
 			t.Errorf("%s belongs to no case: remove it", f)
 		}
 	}
@@ -165,7 +212,7 @@ func TestToolsContainersAreKeptApart(t *testing.T) {
 			for _, v := range pod.Spec.Volumes {
 				secrets[v.Name] = v.Secret != nil
 				if v.HostPath != nil || v.Projected != nil {
-					t.Errorf("volume %s: only emptyDir and Secret are expected", v.Name)
+					t.Errorf("volume %s: only emptyDir, claim and Secret are expected", v.Name)
 				}
 			}
 			for _, c := range pod.Spec.Containers {

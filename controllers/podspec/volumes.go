@@ -34,7 +34,7 @@ func ctlVolume(container string) string { return "ctl-" + container }
 
 func volumes(in Input) []*corev1ac.VolumeApplyConfiguration {
 	list := []*corev1ac.VolumeApplyConfiguration{
-		emptyDir(volumeData, in.storageSize()),
+		dataVolume(in),
 		emptyDir(volumeToolbox, toolboxSize),
 		secret(volumeTLS, LinkSecretName(in.Session, in.Incarnation), false),
 	}
