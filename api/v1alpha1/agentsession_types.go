@@ -121,7 +121,7 @@ type AgentSessionSpec struct {
 	Limits *Limits `json:"limits,omitempty"`
 
 	// suspend ends the session's pod and keeps its state. A turn that is running
-	// is interrupted; messages wait. It needs storage of type
+	// is interrupted and goes on when the session does; messages wait. It needs storage of type
 	// PersistentVolumeClaim, or a session that has not started. Set it back to
 	// false to go on. Default: false.
 	// +optional

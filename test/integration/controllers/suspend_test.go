@@ -5,6 +5,7 @@ package controllers
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -85,6 +86,18 @@ func (b *bench) loseClaim() {
 	}
 }
 
+// deliver steps until the agent has a message.
+func (b *bench) deliver(m *v1alpha1.SessionMessage) {
+	b.t.Helper()
+	for b.step(); b.refresh(m, v1alpha1.ConditionDelivered) != "True/Delivered"; b.step() {
+		select {
+		case <-b.woken:
+		case <-time.After(20 * time.Second):
+			b.t.Fatalf("message %s is not delivered", m.Name)
+		}
+	}
+}
+
 func TestASuspendedSessionKeepsItsStateAndGoesOn(t *testing.T) {
 	b := newBench(t)
 	b.persist(v1alpha1.RetentionDelete)
@@ -97,6 +110,8 @@ func TestASuspendedSessionKeepsItsStateAndGoesOn(t *testing.T) {
 	if s := b.session().Status.Storage; s == nil || s.ClaimName != c.Name {
 		t.Errorf("status.storage %+v, want %s", s, c.Name)
 	}
+	work := b.say("work", "Work.")
+	b.deliver(work)
 	b.agent.Update(func(o *wire.Observed) {
 		o.Log = wire.LogHead{Seq: 9, Digest: "aa"}
 		o.Activity.State = wire.InTurn
@@ -134,10 +149,7 @@ func TestASuspendedSessionKeepsItsStateAndGoesOn(t *testing.T) {
 	}
 	b.start()
 	b.until("Ready=True/Running")
-	for b.refresh(m, v1alpha1.ConditionDelivered) != "True/Delivered" {
-		<-b.woken
-		b.step()
-	}
+	b.deliver(m)
 	push := b.agent.Pushes()[0]
 	if push.LogHead != (wire.LogHead{Seq: 9, Digest: "aa"}) || b.session().Status.Applied.Mode != v1alpha1.ModeWorkspaceWrite {
 		t.Errorf("the new agent was told of the log %+v", push.LogHead)
