@@ -106,7 +106,7 @@ func appliedStatus(w *world, a *wire.Applied, before *v1alpha1.AppliedStatus) *v
 		return before
 	}
 	p, ok := policyWith(a.Digest)
-	if !ok || p.Network != policy.NetworkNone || p.Approval != policy.ApprovalNever {
+	if !ok || p.Approval != policy.ApprovalNever {
 		return before
 	}
 	at := metav1.NewTime(a.Time).Rfc3339Copy()

@@ -151,7 +151,8 @@ type Sandbox struct {
 	Mode SandboxMode `json:"mode,omitempty"`
 
 	// network is what tool processes may reach over the network. none: nothing.
-	// Default: none.
+	// open: TCP and UDP, wherever the pod's own network and the NetworkPolicies of
+	// its namespace let them. Going from open to none ends what runs. Default: none.
 	// +optional
 	// +kubebuilder:default=none
 	Network NetworkAccess `json:"network,omitempty"`

@@ -25,11 +25,15 @@ const (
 const MaxModeLabel = GroupName + "/max-mode"
 
 // NetworkAccess is what tool processes may reach over the network.
-// +kubebuilder:validation:Enum=none
+// +kubebuilder:validation:Enum=none;open
 type NetworkAccess string
 
-// NetworkNone gives tool processes no network at all.
-const NetworkNone NetworkAccess = "none"
+const (
+	// NetworkNone gives tool processes no network at all.
+	NetworkNone NetworkAccess = "none"
+	// NetworkOpen lets tool processes use TCP and UDP, as far as the pod's network lets them.
+	NetworkOpen NetworkAccess = "open"
+)
 
 // ApprovalPolicy says whether a person may be asked to let one call run
 // wider.

@@ -51,6 +51,7 @@ func TestAdmit(t *testing.T) {
 		"read-only beside writers":          {stands, func(s *wire.Start) { s.Profile.Mode = policy.ReadOnly }, wire.Refused, wire.DeniedProfile},
 		"a writer beside read-only":         {ro, nil, wire.Refused, wire.DeniedProfile},
 		"an open network":                   {stands, func(s *wire.Start) { s.Profile.Network = policy.NetworkOpen }, wire.Refused, wire.DeniedProfile},
+		"a network that does not exist":     {stands, func(s *wire.Start) { s.Profile.Network = 7 }, wire.Refused, wire.DeniedProfile},
 		"a mode that does not exist":        {stands, func(s *wire.Start) { s.Profile.Mode = 77 }, wire.Refused, wire.DeniedProfile},
 		"a node without scopes":             {weak, nil, "", ""},
 		"a node without Landlock":           {weaker, nil, wire.SetupFailed, ""},

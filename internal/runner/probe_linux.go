@@ -23,8 +23,10 @@ func Probe(r call.Reaper, workspace string) wire.Enforcement {
 	inits := call.NewPool(r)
 	defer inits.Empty()
 	for _, m := range f.tried() {
-		if err := tryPath(inits, policy.Profile{Mode: m}, workspace); err != nil {
-			f.failed[m] = err
+		for _, n := range []policy.Network{policy.NetworkNone, policy.NetworkOpen} {
+			if err := tryPath(inits, policy.Profile{Mode: m, Network: n}, workspace); err != nil {
+				f.failed[m] = err
+			}
 		}
 	}
 	return f.enforcement()

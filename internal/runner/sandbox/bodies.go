@@ -50,6 +50,32 @@ func ownPriority(user uint32) []bpf.Instruction {
 	}
 }
 
+// sockets allows local sockets, and with an open network TCP and UDP. Landlock's rules for
+// ports would be passed by UDP and by MPTCP; a list of what exists to be refused would
+// grow with the kernel.
+func sockets(local, internet bool) []bpf.Instruction {
+	body := []bpf.Instruction{arg(0)}
+	if local {
+		body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipFalse: 1}, allow())
+	}
+	if !internet {
+		return append(body, failWith(unix.EPERM))
+	}
+	return append(body,
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipFalse: 8},
+		arg(1),
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf}, // the type without SOCK_CLOEXEC and SOCK_NONBLOCK
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_DGRAM, SkipFalse: 4},
+		arg(2),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 3}, // what the type means by itself
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipTrue: 1},
+		failWith(unix.EPERM),
+		allow())
+}
+
 // connectedPairsOnly allows pairs that cannot be turned to a third party: a datagram
 // socket of a pair can still send to, or connect to, any path.
 func connectedPairsOnly() []bpf.Instruction {

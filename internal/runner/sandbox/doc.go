@@ -21,8 +21,9 @@ func Admit(p policy.Profile) error {
 	default:
 		return fmt.Errorf("the sandbox mode %s is not known here", p.Mode)
 	}
-	if p.Network != policy.NetworkNone {
-		return fmt.Errorf("the network setting %s is not enforced by this version: use %s", p.Network, policy.NetworkNone)
+	switch p.Network {
+	case policy.NetworkNone, policy.NetworkOpen:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the network setting %s is not known here", p.Network)
 }

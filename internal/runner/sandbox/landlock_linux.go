@@ -81,7 +81,10 @@ func rulesetOf(p policy.Profile, workspace string) (int, error) {
 		}
 		return -1, fmt.Errorf("Landlock has ABI %d here; %d (Linux 6.2) is needed for %s", abi, FilesABI, p.Mode)
 	}
-	attr := &ll.RulesetAttr{Scoped: scopes, HandledAccessNet: netAll} // no rule for any port
+	attr := &ll.RulesetAttr{Scoped: scopes}
+	if p.Network == policy.NetworkNone {
+		attr.HandledAccessNet = netAll // no rule for any port
+	}
 	if p.Mode == policy.DangerFullAccess {
 		attr.HandledAccessFS = ll.AccessFSRefer
 		return newRuleset(attr, referAnywhere)

@@ -60,7 +60,7 @@ func (r *Prepared) Steps(home string) ([]Step, error) {
 	if withoutTest() {
 		return steps, nil
 	}
-	tests, err := tests(r.profile.Mode, r.workspace, os.Getpid())
+	tests, err := tests(r.profile, r.workspace, os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("preparing the test of the sandbox: %w", err)
 	}

@@ -48,7 +48,7 @@ func Filter(p policy.Profile) ([]bpf.Instruction, error) {
 		bpf.RetConstant{Val: retKill},
 	}
 	seen := map[uint32]bool{}
-	for _, c := range table(p.Mode) {
+	for _, c := range table(p) {
 		if seen[c.number] {
 			return nil, fmt.Errorf("seccomp: system call %d is in the table twice", c.number)
 		}
@@ -59,19 +59,18 @@ func Filter(p policy.Profile) ([]bpf.Instruction, error) {
 	return append(program, bpf.RetConstant{Val: retAllow}), nil
 }
 
-// table is every system call that is not simply allowed, with network none.
-func table(m policy.Mode) []call {
-	t := always()
+// table is every system call that is not simply allowed.
+func table(p policy.Profile) []call {
+	m := p.Mode
+	t := append(always(), call{unix.SYS_SOCKET, sockets(m != policy.ReadOnly, p.Network == policy.NetworkOpen)})
 	if m == policy.ReadOnly {
 		t = append(t,
-			call{unix.SYS_SOCKET, deny(unix.EPERM)},
 			call{unix.SYS_SOCKETPAIR, connectedPairsOnly()},
 			call{unix.SYS_IOCTL, readOnlyIoctl()})
 		t = append(t, all(unix.EROFS, metadata...)...)
 		t = append(t, all(unix.EROFS, legacyMetadata...)...)
 	} else {
 		t = append(t,
-			call{unix.SYS_SOCKET, onlyIf(0, unix.AF_UNIX, unix.EPERM)},
 			call{unix.SYS_SOCKETPAIR, onlyIf(0, unix.AF_UNIX, unix.EPERM)},
 			call{unix.SYS_IOCTL, terminalIoctl()})
 	}

@@ -131,7 +131,7 @@ func TestWiderModesAllowMore(t *testing.T) {
 }
 
 func TestFiltersThatCannotBeMade(t *testing.T) {
-	for _, p := range []policy.Profile{{Mode: 3}, {Mode: 200}, {Network: policy.NetworkOpen}, {Network: 9}} {
+	for _, p := range []policy.Profile{{Mode: 3}, {Mode: 200}, {Network: 2}, {Network: 9}} {
 		if _, err := Filter(p); err == nil {
 			t.Errorf("there is a filter for %+v", p)
 		}
@@ -157,6 +157,61 @@ func BenchmarkFilter(b *testing.B) {
 	for b.Loop() {
 		if _, err := Filter(policy.Profile{}); err != nil {
 			b.Fatal(fmt.Errorf("making a filter: %w", err))
+		}
+	}
+}
+
+// An open network adds TCP and UDP, and nothing else.
+func TestAnOpenNetwork(t *testing.T) {
+	allowed := func(p policy.Profile) map[[3]uint32]bool {
+		program, err := Filter(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vm, err := bpf.NewVM(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[[3]uint32]bool{}
+		for family := range uint32(64) {
+			for _, kind := range []uint32{1, 2, 3, 4, 5, 6, 10, 11, 1 | unix.SOCK_CLOEXEC, 2 | unix.SOCK_NONBLOCK, 3 | unix.SOCK_CLOEXEC} {
+				for _, protocol := range []uint32{0, 1, 2, 6, 17, 58, 132, 136, 255, unix.IPPROTO_MPTCP, 1 << 31} {
+					data := make([]byte, 64)
+					binary.BigEndian.PutUint32(data[offNumber:], unix.SYS_SOCKET)
+					binary.BigEndian.PutUint32(data[offArch:], nativeArch)
+					for i, a := range []uint32{family, kind, protocol} {
+						binary.BigEndian.PutUint32(data[offArgs+8*i:], a)
+					}
+					if r, err := vm.Run(data); err != nil {
+						t.Fatal(err)
+					} else if uint32(r) == retAllow {
+						got[[3]uint32{family, kind, protocol}] = true
+					}
+				}
+			}
+		}
+		return got
+	}
+	for _, m := range policy.Modes() {
+		none, open := allowed(policy.Profile{Mode: m}), allowed(policy.Profile{Mode: m, Network: policy.NetworkOpen})
+		added := 0
+		for s := range open {
+			if none[s] {
+				continue
+			}
+			added++
+			inet, kind, protocol := s[0] == unix.AF_INET || s[0] == unix.AF_INET6, s[1]&0xf, s[2]
+			if !inet || kind != unix.SOCK_STREAM && kind != unix.SOCK_DGRAM || protocol != 0 && protocol != 6 && protocol != 17 {
+				t.Errorf("%s: socket %v is added", m, s)
+			}
+		}
+		if want := 2 * 4 * 3; added != want {
+			t.Errorf("%s: %d kinds of sockets are added, want %d", m, added, want)
+		}
+		for s := range none {
+			if !open[s] {
+				t.Errorf("%s: socket %v is allowed without a network alone", m, s)
+			}
 		}
 	}
 }

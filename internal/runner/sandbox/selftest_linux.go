@@ -12,13 +12,17 @@ import (
 
 // tests try what must fail under a mode. They are the last steps before exec: a layer
 // that is absent shows here, while nothing of the call has run yet.
-func tests(m policy.Mode, workspace string, parent int) ([]Step, error) {
-	pid := uintptr(parent)
+func tests(p policy.Profile, workspace string, parent int) ([]Step, error) {
+	m, pid := p.Mode, uintptr(parent)
+	protocol := uintptr(0)
+	if p.Network == policy.NetworkOpen {
+		protocol = unix.IPPROTO_MPTCP // refused with an open network too
+	}
 	abi, _ := landlockABI() // 0 with an error
 	steps := []Step{
 		{What: "limiting its parent", Number: unix.SYS_PRLIMIT64, Args: args(pid, unix.RLIMIT_CORE), Want: wants(unix.EPERM)},
 		{What: "opening an internet socket", Number: unix.SYS_SOCKET,
-			Args: args(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC), Want: wants(unix.EPERM)},
+			Args: args(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol), Want: wants(unix.EPERM)},
 	}
 	if abi >= MinimumABI {
 		steps = append(steps, Step{What: "signalling its parent", Number: unix.SYS_KILL, Args: args(pid, 0), Want: wants(unix.EPERM)})
