@@ -26,10 +26,11 @@ type active struct {
 	args    tool.Arguments
 	out     *outlet
 
-	mu      sync.Mutex
-	cause   wire.Cause // why it ends; the first one stays
-	detail  string
-	running *call.Running
+	running *call.Running // from launch on
+
+	mu     sync.Mutex
+	cause  wire.Cause // why it ends; the first one stays
+	detail string
 }
 
 func newActive(s *session, st *wire.Start, args tool.Arguments) *active {
@@ -40,7 +41,7 @@ func newActive(s *session, st *wire.Start, args tool.Arguments) *active {
 	return &active{session: s, start: st, args: args, out: newOutlet(limit)}
 }
 
-// run brings the call from start to exited.
+// run brings the launched call to exited.
 func (c *active) run() {
 	exited := c.perform()
 	exited.Call = c.start.Call
@@ -49,10 +50,7 @@ func (c *active) run() {
 }
 
 func (c *active) perform() *wire.Exited {
-	r, refusal := c.launch()
-	if refusal != nil {
-		return refusal.exited("")
-	}
+	r := c.running
 	defer r.Close()
 	limit := time.AfterFunc(time.Duration(timeoutMillis(c.start, c.args))*time.Millisecond, func() { c.endBecause(wire.TimedOut) })
 	defer limit.Stop()
@@ -78,51 +76,28 @@ func (c *active) perform() *wire.Exited {
 	return c.exited(end, err)
 }
 
-// launch gives the call a process to watch over it, if the call may still start. That
-// process is of this epoch: whoever ends the epoch holds the gate too, and ends it.
-// So what passes here runs before the epoch's end or not at all.
-func (c *active) launch() (*call.Running, *refusal) {
+// launch lets the call run in a process of its own. The gate is held: that process
+// belongs to the epoch, whoever ends the epoch holds the gate too, and ends it. So what
+// passes here runs before the epoch's end or not at all.
+func (c *active) launch() *refusal {
 	s := c.session
-	s.gate.Lock()
-	defer s.gate.Unlock()
-	if r := c.mayStart(); r != nil {
-		return nil, r
-	}
 	r, err := s.inits.Launch(call.Order{
 		Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace,
 	})
 	if err != nil {
-		return nil, setupFailed("%v", err)
+		return setupFailed("%v", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.running = r
-	return r, nil
+	return nil
 }
 
-// begin lets the call run.
+// begin waits until the call runs.
 func (c *active) begin(r *call.Running) *refusal {
 	if err := r.Begin(); err != nil {
 		return c.notRun(r, err)
 	}
 	_ = c.session.tell(wire.Frame{Started: &wire.Started{Call: c.start.Call}}) // a broken connection shows where it is read
 	return nil
-}
-
-// mayStart looks at what stands now. The gate is held.
-func (c *active) mayStart() *refusal {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.cause != "":
-		return &refusal{cause: c.cause, detail: c.detail}
-	case c.session.closed:
-		return refused("", "the connection to the agent ended")
-	}
-	if r := c.session.stands.current(c.start.Epoch); r != nil {
-		return r
-	}
-	return c.session.stands.profile(c.start.Profile)
 }
 
 // notRun ends a call that did not run, and says why it did not.
@@ -175,18 +150,14 @@ func (c *active) endBecause(cause wire.Cause) {
 	if !c.dies(cause) {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.running; r != nil {
-		r.Kill()
-		go func() {
-			select {
-			case <-r.Gone():
-			case <-time.After(lostAfter):
-				c.session.sweepLost()
-			}
-		}()
-	}
+	c.running.Kill()
+	go func() {
+		select {
+		case <-c.running.Gone():
+		case <-time.After(lostAfter):
+			c.session.sweepLost()
+		}
+	}()
 }
 
 func (c *active) explain(detail string) {

@@ -114,10 +114,14 @@ func (s *session) start(st *wire.Start) error {
 	if refusal == nil && len(s.calls) >= s.stands.most() {
 		refusal = refused("", "%d calls run already, which is the most on this node", s.stands.most())
 	}
+	var c *active
+	if refusal == nil {
+		c = newActive(s, st, decoded.Arguments)
+		refusal = c.launch()
+	}
 	if refusal != nil {
 		return s.tell(wire.Frame{Exited: refusal.exited(st.Call)})
 	}
-	c := newActive(s, st, decoded.Arguments)
 	s.calls[st.Call] = c
 	s.over.Go(c.run)
 	return nil

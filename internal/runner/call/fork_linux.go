@@ -5,6 +5,7 @@ package call
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -13,52 +14,50 @@ import (
 	"github.com/agentsession-dev/operator/internal/runner/sandbox"
 )
 
-// verdict is what a child reports of a step that did not come out as it must.
-type verdict struct {
-	step  int32
-	errno int32 // 0: it succeeded
-}
-
-const verdictSize = int(unsafe.Sizeof(verdict{}))
-
-// child is a forked child on its way to exec.
+// child is a process that has become the call.
 type child struct {
-	pid    int
-	report int // closed by exec, or brings a verdict
-	plan   []sandbox.Step
+	pid   int
+	pidfd int
 }
 
-// fork starts a child that performs the plan, whose last step is exec.
+// failure is the step of a plan that did not come out as it must, if any.
+type failure struct {
+	step  int // -1: none
+	errno syscall.Errno
+}
+
+// fork starts a child that performs the plan, whose last step is exec. It returns once
+// the child has executed, or has failed: then nothing of the call has run.
 func fork(plan []sandbox.Step) (*child, error) {
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("making a pipe: %w", err)
-	}
-	v, none, every := new(verdict), new(uint64), new(uint64)
+	failed := &failure{step: -1}
+	pidfd, none, every := new(int32), new(uint64), new(uint64)
 	*every = ^uint64(0)
 	syscall.ForkLock.Lock()
 	// With every signal blocked no handler of the runtime runs in the child.
 	sigmask(every, none)
-	pid, errno := forkAndPerform(plan, v, uintptr(pipe[1]), none)
+	pid, errno := forkAndPerform(plan, failed, pidfd, none)
 	sigmask(none, every)
 	syscall.ForkLock.Unlock()
-	_ = unix.Close(pipe[1])
+	runtime.KeepAlive(plan)
 	if errno != 0 {
-		_ = unix.Close(pipe[0])
-		return nil, fmt.Errorf("starting a process: %w", errno)
+		return nil, fmt.Errorf("starting a process: %w", syscall.Errno(errno))
 	}
-	return &child{int(pid), pipe[0], plan}, nil
+	c := &child{int(pid), int(*pidfd)}
+	if failed.step >= 0 {
+		return nil, errors.Join(failed.explain(plan), c.bury())
+	}
+	return c, nil
 }
 
-// forkAndPerform returns in the parent alone. In the child there are no other threads,
-// locks may be held for ever, and the stack cannot grow: nothing below may allocate,
-// or call what may.
+// forkAndPerform returns in the parent alone, and only when the child has left the
+// memory that both share. In the child there are no other threads, locks may be held
+// for ever, and the stack cannot grow: nothing below may allocate, or call what may.
 //
 //go:noinline
 //go:norace
 //go:nosplit
-func forkAndPerform(plan []sandbox.Step, v *verdict, report uintptr, mask *uint64) (uintptr, syscall.Errno) {
-	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+func forkAndPerform(plan []sandbox.Step, failed *failure, pidfd *int32, mask *uint64) (pid, errno uintptr) {
+	pid, errno = vfork(syscall.CLONE_VFORK|syscall.CLONE_VM|unix.CLONE_PIDFD|uintptr(syscall.SIGCHLD), pidfd)
 	if pid != 0 || errno != 0 {
 		return pid, errno
 	}
@@ -74,14 +73,17 @@ func forkAndPerform(plan []sandbox.Step, v *verdict, report uintptr, mask *uint6
 		if u := s.Undo; errno == 0 && u != nil {
 			syscall.RawSyscall6(u.Number, u.Args[0], u.Args[1], u.Args[2], u.Args[3], u.Args[4], u.Args[5])
 		}
-		v.step, v.errno = int32(i), int32(errno)
+		failed.step, failed.errno = i, errno
 		break
 	}
-	syscall.RawSyscall6(syscall.SYS_WRITE, report, uintptr(unsafe.Pointer(v)), unsafe.Sizeof(*v), 0, 0, 0)
 	for {
 		syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, FailedStatus, 0, 0, 0, 0, 0)
 	}
 }
+
+// vfork clones this process with the stack and memory that it has. It returns twice,
+// first in the child: the parent stands still until the child executes or exits.
+func vfork(flags uintptr, pidfd *int32) (pid, errno uintptr)
 
 const sigSetmask = 2 // SIG_SETMASK
 
@@ -89,45 +91,24 @@ func sigmask(set, old *uint64) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
-// errUnfit marks a call that could not be started because of what it asks for.
-var errUnfit = errors.New("the call cannot be started")
-
-// started reads what the child says, once it has said something: nothing means that it runs.
-func (c *child) started() error {
-	defer unix.Close(c.report)
-	var b [verdictSize]byte
-	n, err := readFull(c.report, b[:])
-	if n == 0 && err == nil {
-		return nil
-	}
-	if n < len(b) {
-		return fmt.Errorf("the child did not say what went wrong (%d bytes, %v)", n, err)
-	}
-	v := *(*verdict)(unsafe.Pointer(&b))
-	s := c.plan[v.step]
-	switch errno := unix.Errno(v.errno); {
-	case s.Want[0] == 0 && s.Number == unix.SYS_CHDIR:
-		return fmt.Errorf("%w: %s: %w", errUnfit, s.What, errno)
+// explain says what went wrong.
+func (f *failure) explain(plan []sandbox.Step) error {
+	switch s := plan[f.step]; {
 	case s.Want[0] == 0:
-		return fmt.Errorf("%s: %w", s.What, errno)
-	case errno == 0:
+		return fmt.Errorf("%s: %w", s.What, f.errno)
+	case f.errno == 0:
 		return fmt.Errorf("the sandbox does not hold: %s succeeded", s.What)
 	default:
-		return fmt.Errorf("the sandbox does not hold: %s gave %q", s.What, errno.Error())
+		return fmt.Errorf("the sandbox does not hold: %s gave %q", s.What, f.errno.Error())
 	}
 }
 
-// readFull reads until the end or until b is full.
-func readFull(fd int, b []byte) (n int, err error) {
-	for n < len(b) {
-		m, err := unix.Read(fd, b[n:])
-		if errors.Is(err, unix.EINTR) {
-			continue
+// bury collects a child that has failed.
+func (c *child) bury() error {
+	_ = unix.Close(c.pidfd)
+	for {
+		if _, err := unix.Wait4(c.pid, nil, unix.WALL, nil); !errors.Is(err, unix.EINTR) {
+			return err
 		}
-		if err != nil || m == 0 {
-			return n, err
-		}
-		n += m
 	}
-	return n, nil
 }

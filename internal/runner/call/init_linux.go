@@ -80,16 +80,14 @@ func (i *initStage) serve() error {
 	if err != nil {
 		return i.orders.say(failMark, []byte(err.Error()))
 	}
+	_ = i.orders.say(startedMark, nil) // without a reader, there is an end of orders to be seen too
 	w := watch{child: c, scoped: i.scoped}
 	withdrawn, err := w.untilOver(&i.orders)
 	if err != nil {
 		return err
 	}
-	if w.failed != nil {
-		err = i.orders.say(failMark, []byte(w.failed.Error()))
-	} else if b, jsonErr := json.Marshal(w.end()); jsonErr != nil {
-		err = jsonErr
-	} else {
+	b, err := json.Marshal(w.end())
+	if err == nil {
 		err = i.orders.say(endMark, b)
 	}
 	if withdrawn {
@@ -121,7 +119,9 @@ func (i *initStage) start(o Order, output int) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(stdin)
+	if stdin != 0 {
+		defer unix.Close(stdin)
+	}
 	plan, err := p.plan(stdin, output, confined)
 	if err != nil {
 		return nil, err

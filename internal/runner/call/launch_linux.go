@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // Running is a call on its way. Its methods are called in the order Begin, Wait, Close;
@@ -17,12 +15,12 @@ import (
 type Running struct {
 	Output *os.File // what the call writes, standard output and error in one; non-blocking
 
-	order  []byte
-	theirs int // the far end of Output
-	pool   *Pool
-	times  int
+	order  []byte // what is left to be handed over
+	failed error  // what went wrong with it
 	init   *initProcess
-	over   *End // once init has said that nothing is left
+	pool   *Pool // where init came from,
+	times  int   // and when
+	over   *End  // once init has said that nothing is left
 
 	mu     sync.Mutex
 	killed bool
@@ -33,12 +31,13 @@ type Running struct {
 // something of the call may be left.
 var ErrLost = errors.New("the process that watched over the call was ended")
 
-// Begin lets the call run, and waits until it does: every restriction is in force and
-// was tested. An error says why it does not; then nothing of it has run or will, if
-// Wait says so too.
+// Begin waits until the call runs: every restriction is in force and was tested. An
+// error says why it does not; then nothing of it has run or will, if Wait says so too.
 func (c *Running) Begin() error {
-	err := c.init.send(c.order, c.theirs)
-	_ = unix.Close(c.theirs)
+	err := c.failed
+	if err == nil && len(c.order) > 0 {
+		_, err = c.init.conn.Write(c.order)
+	}
 	if err != nil {
 		return fmt.Errorf("the sandbox was not put up: its process ended early (%w)", err)
 	}

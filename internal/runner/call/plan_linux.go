@@ -20,13 +20,16 @@ func (p program) plan(stdin, output int, confined []sandbox.Step) ([]sandbox.Ste
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]sandbox.Step{
+	place := []sandbox.Step{
 		sandbox.Call("starting a session", unix.SYS_SETSID),
 		sandbox.OnPath("entering "+p.dir, unix.SYS_CHDIR, p.dir),
-		sandbox.Call("setting standard input", unix.SYS_DUP3, uintptr(stdin), 0, 0),
 		sandbox.Call("setting standard output", unix.SYS_DUP3, uintptr(output), 1, 0),
 		sandbox.Call("setting standard error", unix.SYS_DUP3, uintptr(output), 2, 0),
-	}, confined, []sandbox.Step{exec}), nil
+	}
+	if stdin != 0 {
+		place = append(place, sandbox.Call("setting standard input", unix.SYS_DUP3, uintptr(stdin), 0, 0))
+	}
+	return slices.Concat(place, confined, []sandbox.Step{exec}), nil
 }
 
 // exec is the step that becomes the program.
@@ -49,11 +52,7 @@ func (p program) exec() (sandbox.Step, error) {
 // remote shell's and read start-up files.
 func (p program) input() (int, error) {
 	if p.stdin == nil {
-		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return -1, fmt.Errorf("opening standard input: %w", err)
-		}
-		return fd, nil
+		return 0, nil // what init has itself: /dev/null
 	}
 	fd, err := unix.MemfdCreate("arguments", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -37,7 +37,7 @@ const maxIdle = 4
 // NewPool makes a pool of children of this process.
 func NewPool(r Reaper) *Pool { return &Pool{reaper: r} }
 
-// Launch gives a call a process that will watch over it. The call itself waits for Begin.
+// Launch lets a call run in a process that watches over it. It does not wait: Begin does.
 func (p *Pool) Launch(o Order) (*Running, error) {
 	b, err := encodeOrder(o)
 	if err != nil {
@@ -47,14 +47,17 @@ func (p *Pool) Launch(o Order) (*Running, error) {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
+	defer unix.Close(fds[1])
 	i, times, err := p.take()
 	if err == nil {
 		err = unix.SetNonblock(fds[0], true)
 	}
 	if err != nil {
-		return nil, errors.Join(err, unix.Close(fds[0]), unix.Close(fds[1]))
+		return nil, errors.Join(err, unix.Close(fds[0]))
 	}
-	return &Running{Output: os.NewFile(uintptr(fds[0]), "output"), theirs: fds[1], order: b, init: i, pool: p, times: times}, nil
+	c := &Running{Output: os.NewFile(uintptr(fds[0]), "output"), init: i, pool: p, times: times}
+	c.order, c.failed = i.send(b, fds[1])
+	return c, nil
 }
 
 // Empty lets go of the inits that wait. Who is still at work is not taken back.
@@ -129,22 +132,18 @@ func startInit(r Reaper) (*initProcess, error) {
 	return &initProcess{conn, bufio.NewReader(conn), gone}, nil
 }
 
-// send hands over an order and the descriptor for output.
-func (i *initProcess) send(order []byte, output int) error {
+// send hands over an order and the descriptor for output. It does not wait for a
+// reader: it returns what is left of the order.
+func (i *initProcess) send(order []byte, output int) (rest []byte, err error) {
 	raw, err := i.conn.SyscallConn()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n, rights := 0, unix.UnixRights(output)
-	waitErr := raw.Write(func(fd uintptr) bool {
-		n, err = unix.SendmsgN(int(fd), order, rights, nil, unix.MSG_NOSIGNAL)
-		return !errors.Is(err, unix.EAGAIN)
+	n := 0
+	ctlErr := raw.Control(func(fd uintptr) {
+		n, err = unix.SendmsgN(int(fd), order, unix.UnixRights(output), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 	})
-	if err = errors.Join(err, waitErr); err != nil {
-		return err
-	}
-	_, err = i.conn.Write(order[n:])
-	return err
+	return order[max(n, 0):], errors.Join(err, ctlErr)
 }
 
 // hear reads the next message.

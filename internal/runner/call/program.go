@@ -5,6 +5,7 @@ package call
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -62,7 +63,7 @@ func programFor(o Order) (program, error) {
 		p.stdin = c.Canonical
 		return p, nil
 	}
-	if p.path, err = lookUp("bash"); err != nil {
+	if p.path, err = bash(); err != nil {
 		return program{}, err
 	}
 	p.argv = []string{"bash", "-c", b.Command}
@@ -79,6 +80,9 @@ func CheckCommand(a tool.Arguments) error {
 	}
 	return nil
 }
+
+// bash is where the image has it.
+var bash = sync.OnceValues(func() (string, error) { return lookUp("bash") })
 
 func lookUp(name string) (string, error) {
 	for _, dir := range filepath.SplitList(searchPath) {

@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch is the time of one call.
+// watch is the time of one call, from its exec on.
 type watch struct {
 	child  *child
 	scoped bool
-	failed error // why the call did not start
 
 	status unix.WaitStatus // of the child, once it has ended
 	ended  bool
@@ -27,50 +26,21 @@ const reapEvery = 20
 // untilOver returns once nothing of the call is left. withdrawn says that the call was
 // ended because whoever ordered it wants, or is gone.
 func (w *watch) untilOver(from *orders) (withdrawn bool, err error) {
-	pidfd, err := unix.PidfdOpen(w.child.pid, 0)
-	if err != nil {
-		err = fmt.Errorf("watching the call: %w", err)
-		return false, errors.Join(err, w.sweep())
-	}
-	defer unix.Close(pidfd)
-	const orders, report = 0, 2
-	fds := []unix.PollFd{
-		{Fd: int32(from.fd), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}, {Fd: int32(w.child.report), Events: unix.POLLIN},
-	}
-	for starting := true; ; {
-		var n int
-		n, err = unix.Poll(fds, reapEvery)
-		if errors.Is(err, unix.EINTR) {
-			err = nil
-		}
-		if err != nil {
+	defer unix.Close(w.child.pidfd)
+	fds := []unix.PollFd{{Fd: int32(from.fd), Events: unix.POLLIN}, {Fd: int32(w.child.pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, reapEvery)
+		if err != nil && !errors.Is(err, unix.EINTR) {
 			return false, errors.Join(fmt.Errorf("watching the call: %w", err), w.sweep())
 		}
-		withdrawn = n > 0 && fds[orders].Revents != 0
+		withdrawn := n > 0 && fds[0].Revents != 0
 		none := w.reap(unix.WNOHANG)
-		if starting && (n > 0 && fds[report].Revents != 0 || w.ended || withdrawn) {
-			starting, fds = false, fds[:report]
-			w.started(from, withdrawn)
+		switch {
+		case none:
+			return withdrawn, nil
+		case withdrawn || w.ended:
+			return withdrawn, w.sweep()
 		}
-		if !withdrawn && !w.ended && w.failed == nil {
-			continue
-		}
-		if !none {
-			err = w.sweep()
-		}
-		return withdrawn, err
-	}
-}
-
-// started is told that the child runs, or does not; it waits for it, unless that does
-// not matter any more.
-func (w *watch) started(to *orders, withdrawn bool) {
-	if withdrawn && !w.ended {
-		_ = unix.Close(w.child.report)
-		return
-	}
-	if w.failed = w.child.started(); w.failed == nil {
-		_ = to.say(startedMark, nil) // without a reader, the orders end too
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/runner/call"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -20,7 +21,11 @@ import (
 // exited, and bubblewrap where it is installed. It needs root.
 func BenchmarkCall(b *testing.B) {
 	ways := map[string]func() error{
-		"plain": func() error { return exec.Command("/bin/bash", "-c", "exec /bin/true").Run() },
+		"plain": func() error {
+			c := exec.Command("/bin/bash", "-c", "exec /bin/true")
+			c.Env, c.Dir = call.Environment("/tmp"), "/tmp"
+			return c.Run()
+		},
 	}
 	toolbox := buildFor(b)
 	for _, mode := range policy.Modes() {
@@ -28,7 +33,11 @@ func BenchmarkCall(b *testing.B) {
 		ways[mode.String()] = throughSupervisor(b, NewPod(b, toolbox), prof)
 	}
 	if path, err := exec.LookPath("bwrap"); err == nil {
-		ways["bubblewrap"] = func() error { return exec.Command(path, bubblewrap...).Run() }
+		ways["bubblewrap"] = func() error {
+			c := exec.Command(path, bubblewrap...)
+			c.Env = call.Environment("/tmp")
+			return c.Run()
+		}
 	}
 	took := map[string][]time.Duration{}
 	for b.Loop() {
