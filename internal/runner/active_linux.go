@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -115,6 +116,9 @@ func (c *active) notRun(r *call.Running, why error) *refusal {
 	}
 	if err != nil {
 		why = fmt.Errorf("%w (%w)", why, err)
+	}
+	if errors.Is(why, call.ErrUnfit) {
+		return refused("", "%v", why)
 	}
 	return setupFailed("%v", why)
 }

@@ -12,6 +12,7 @@ import (
 // Bash are the arguments of the tool bash.
 type Bash struct {
 	Command        string `json:"command" jsonschema:"the command line for bash -c"`
+	Cwd            string `json:"cwd,omitempty" jsonschema:"the directory to run it in, absolute or relative to the workspace; the workspace if not given"`
 	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"when to stop it, in seconds; 120 if not given, 600 at most"`
 }
 
@@ -39,6 +40,8 @@ func (b *Bash) check() error {
 		return errors.New("command must not be empty")
 	case strings.ContainsRune(b.Command, 0):
 		return errors.New("command must not contain a NUL character")
+	case strings.ContainsRune(b.Cwd, 0):
+		return errors.New("cwd must not contain a NUL character")
 	case b.TimeoutSeconds < 0 || b.Timeout() > MaxTimeout:
 		return fmt.Errorf("timeout_seconds must be between 1 and %d", int(MaxTimeout.Seconds()))
 	}

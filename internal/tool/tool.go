@@ -37,7 +37,7 @@ type schema struct {
 	resolved *jsonschema.Resolved
 }
 
-// Arguments are the decoded arguments of one tool: *Read, *Write or *Bash.
+// Arguments are the decoded arguments of one tool: a pointer to the struct of its name.
 type Arguments interface{ check() error }
 
 // All returns every tool, in the order in which the model sees them.
@@ -49,7 +49,7 @@ func All() []Tool {
 	return tools
 }
 
-var all = []Tool{readTool, writeTool, bashTool}
+var all = []Tool{readTool, writeTool, editTool, globTool, grepTool, bashTool}
 
 // Named returns the tool of that name.
 func Named(name string) (Tool, bool) {

@@ -262,3 +262,25 @@ func TestWhenTheWatcherIsLost(t *testing.T) {
 		t.Errorf("after that: %+v", r)
 	}
 }
+
+// A command starts where it asks to, and what it may do does not follow from that.
+func TestTheWorkingDirectoryIsTheCalls(t *testing.T) {
+	p := runnertest.NewPod(t, toolbox)
+	_, _, l := connect(t, p, wire.ToolsRW, workspace, runnertest.Options{})
+	for name, tc := range map[string]struct{ args, output, detail string }{
+		"the workspace":              {`{"command":"pwd"}`, "/workspace\n", ""},
+		"below it":                   {`{"command":"mkdir -p sub; cd sub; pwd"}`, "/workspace/sub\n", ""},
+		"relative":                   {`{"command":"pwd","cwd":"."}`, "/workspace\n", ""},
+		"absolute, outside":          {`{"command":"pwd; touch /extra/new || echo kept","cwd":"/extra"}`, "/extra\ntouch: cannot touch '/extra/new': Permission denied\nkept\n", ""},
+		"a directory that is absent": {`{"command":"touch ran","cwd":"nope"}`, "", "entering /workspace/nope: no such file or directory"},
+		"what is no directory":       {`{"command":"touch ran","cwd":"/etc/passwd"}`, "", "entering /etc/passwd: not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := call(t, l, workspace, "bash", tc.args)
+			if r.Output != tc.output || !strings.Contains(r.Detail, tc.detail) || (tc.detail != "") != (r.Cause == wire.Refused) {
+				t.Errorf("bash: %+v", r)
+			}
+			wantAbsent(t, p.Path("workspace/ran"))
+		})
+	}
+}

@@ -91,9 +91,14 @@ func sigmask(set, old *uint64) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
+// ErrUnfit marks a call that cannot be started because of what it asks for.
+var ErrUnfit = errors.New("the call cannot be started")
+
 // explain says what went wrong.
 func (f *failure) explain(plan []sandbox.Step) error {
 	switch s := plan[f.step]; {
+	case s.Number == unix.SYS_CHDIR:
+		return fmt.Errorf("%w: %s: %w", ErrUnfit, s.What, f.errno)
 	case s.Want[0] == 0:
 		return fmt.Errorf("%s: %w", s.What, f.errno)
 	case f.errno == 0:

@@ -77,7 +77,10 @@ func (i *initStage) serve() error {
 	}
 	c, err := i.start(o, output)
 	_ = unix.Close(output) // whose end shall be seen when the call's copies are gone
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrUnfit):
+		return i.orders.say(unfitMark, []byte(err.Error()))
+	case err != nil:
 		return i.orders.say(failMark, []byte(err.Error()))
 	}
 	_ = i.orders.say(startedMark, nil) // without a reader, there is an end of orders to be seen too

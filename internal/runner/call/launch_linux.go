@@ -50,6 +50,9 @@ func (c *Running) Begin() error {
 	case mark == failMark:
 		c.over = new(End)
 		return errors.New(string(text))
+	case mark == unfitMark:
+		c.over = new(End)
+		return unfit(text)
 	case mark == endMark:
 		c.end(text)
 		return errors.New("the call was withdrawn")
@@ -118,3 +121,9 @@ func (c *Running) Close() {
 	}
 	c.pool.put(c.init, c.times)
 }
+
+// unfit is an ErrUnfit whose text came from init.
+type unfit string
+
+func (e unfit) Error() string   { return string(e) }
+func (unfit) Is(err error) bool { return err == ErrUnfit }

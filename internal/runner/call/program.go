@@ -67,6 +67,9 @@ func programFor(o Order) (program, error) {
 		return program{}, err
 	}
 	p.argv = []string{"bash", "-c", b.Command}
+	if p.dir = b.Cwd; !filepath.IsAbs(p.dir) {
+		p.dir = filepath.Join(o.Workspace, p.dir)
+	}
 	return p, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/runner/conformance/attempt"
+	"github.com/agentsession-dev/operator/internal/tool"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -40,7 +41,7 @@ const (
 type Trial struct {
 	Tool      string
 	Command   string // bash
-	Path      string // file tools
+	Path      string // file tools; of bash, the working directory
 	Status    bool   // the command is an attempt, with its exit statuses
 	WantsText func(output string) error
 }
@@ -77,18 +78,34 @@ func says(command string, check func(string) error) Trial {
 	return Trial{Tool: "bash", Command: command, WantsText: check}
 }
 
+type command struct {
+	Command string `json:"command"`
+	Cwd     string `json:"cwd,omitempty"`
+	Timeout int    `json:"timeout_seconds"`
+}
+
 func (t Trial) arguments(fill *strings.Replacer) (string, error) {
 	var v any
 	switch t.Tool {
 	case "bash":
-		v = map[string]any{"command": fill.Replace(t.Command), "timeout_seconds": 30}
+		v = command{fill.Replace(t.Command), fill.Replace(t.Path), 30}
 	case "write":
 		v = map[string]any{"path": fill.Replace(t.Path), "content": "attempted\n"}
+	case "edit":
+		v = map[string]any{"path": fill.Replace(t.Path), "old_string": "original", "new_string": "attempted"}
+	case "glob":
+		v = map[string]any{"pattern": "*", "path": fill.Replace(t.Path)}
+	case "grep":
+		v = map[string]any{"pattern": "original", "path": fill.Replace(t.Path)}
 	default:
 		v = map[string]any{"path": fill.Replace(t.Path)}
 	}
 	b, err := json.Marshal(v)
-	return string(b), err
+	if err != nil {
+		return "", err
+	}
+	c, err := tool.Decode(t.Tool, b)
+	return string(c.Canonical), err
 }
 
 // judge compares what came with what was wanted.

@@ -2,11 +2,24 @@
 
 package conformance
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Rows returns every promise.
 func Rows() []Row {
 	return slices.Concat(readingRows(), writingRows(), metadataRows(), fileToolRows(), outsideRows(), deviceRows(), socketRows(), processRows(), kernelRows(), identityRows())
+}
+
+func contains(want string) func(string) error {
+	return func(s string) error {
+		if !strings.Contains(s, want) {
+			return fmt.Errorf("%q is not in %q", want, s)
+		}
+		return nil
+	}
 }
 
 var (
@@ -31,6 +44,8 @@ func readingRows() []Row {
 		{Name: "list a directory", Try: shell("ls -l {dir}"), Want: everywhere(allowed)},
 		{Name: "run a program", Try: shell("/usr/bin/env true"), Want: everywhere(allowed)},
 		{Name: "read a file by tool", Try: Trial{Tool: "read", Path: "{dir}/file"}, Want: everywhere(allowed)},
+		{Name: "find by tool", Try: Trial{Tool: "glob", Path: "{dir}", WantsText: contains("sub/file")}, Want: everywhere(allowed)},
+		{Name: "search by tool", Try: Trial{Tool: "grep", Path: "{dir}", WantsText: contains("sub/file:1:original")}, Want: everywhere(allowed)},
 		{Name: "read outside by tool", Try: Trial{Tool: "read", Path: "/etc/passwd"}, Want: everywhere(allowed)},
 	}
 }
@@ -92,6 +107,16 @@ func fileToolRows() []Row {
 		{Name: "create by tool", Try: Trial{Tool: "write", Path: "{dir}/deep/new"}, Want: byTool, Changes: true, Layer: OfWorkspace},
 		{Name: "replace by tool", Try: Trial{Tool: "write", Path: "{dir}/file"}, Want: byTool, Changes: true, Layer: OfWorkspace},
 		{Name: "replace a second name by tool", Try: Trial{Tool: "write", Path: "{dir}/second-name"}, Want: byTool, Changes: true, Layer: OfWorkspace},
+		{Name: "edit by tool", Try: Trial{Tool: "edit", Path: "{dir}/file"}, Want: byTool, Changes: true, Layer: OfWorkspace},
+		{Name: "edit a second name by tool", Try: Trial{Tool: "edit", Path: "{dir}/second-name"}, Want: byTool, Changes: true, Layer: OfWorkspace},
+		{Name: "edit by tool through a link that leads out", Try: Trial{Tool: "edit", Path: "{dir}/out/file"},
+			Want: everywhere(Want{Denial: "write"}), Outside: true},
+		{Name: "edit outside by tool", Try: Trial{Tool: "edit", Path: "{outside}/file"},
+			Want: [3]Want{{Denial: "write"}, {Denial: "write"}, allowed}, Outside: true},
+		{Name: "find by tool through a link that leads out", Try: Trial{Tool: "glob", Path: "{dir}/out"},
+			Want: everywhere(Want{Denial: "read"}), Outside: true},
+		{Name: "search by tool through a link that leads out", Try: Trial{Tool: "grep", Path: "{dir}/out"},
+			Want: everywhere(Want{Denial: "read"}), Outside: true},
 		{Name: "write by tool through a link that leads out", Try: Trial{Tool: "write", Path: "{dir}/out/file"},
 			Want: everywhere(Want{Denial: "write"}), Outside: true},
 		{Name: "write outside by tool", Try: Trial{Tool: "write", Path: "{outside}/file"},

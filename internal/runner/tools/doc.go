@@ -54,6 +54,12 @@ func run(name, workspace string, in io.Reader) (string, error) {
 		return read(workspace, a)
 	case *tool.Write:
 		return write(workspace, a)
+	case *tool.Edit:
+		return edit(workspace, a)
+	case *tool.Glob:
+		return glob(workspace, a)
+	case *tool.Grep:
+		return grep(workspace, a)
 	default:
 		return "", fmt.Errorf("%s is not a file tool", name)
 	}

@@ -61,7 +61,12 @@ func report(a *tool.Write, old fs.FileInfo) string {
 
 // replace writes beside the file and renames, so that a reader sees the old content or
 // the new, and other names of the same file (hard links) are not written through.
-func replace(t tree, name, content string, mode fs.FileMode) (err error) {
+func replace(t tree, name, content string, mode fs.FileMode) error {
+	return replaceIf(t, name, content, mode, func() error { return nil })
+}
+
+// replaceIf replaces if a last look finds nothing against it.
+func replaceIf(t tree, name, content string, mode fs.FileMode, look func() error) (err error) {
 	beside := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%.100s.%s.tmp", filepath.Base(name), rand.Text()[:10]))
 	f, err := t.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -77,6 +82,9 @@ func replace(t tree, name, content string, mode fs.FileMode) (err error) {
 		err = f.Chmod(mode)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := look(); err != nil {
 		return err
 	}
 	return t.Rename(beside, name)
