@@ -118,7 +118,7 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Prompt:       s.Spec.Prompt,
 			SystemPrompt: class.Spec.SystemPrompt,
 			Instructions: s.Spec.Instructions,
-			Model:        wire.Model{Provider: string(class.Spec.Model.Provider), BaseURL: class.Spec.Model.BaseURL, Name: w.policy.model, KeySecret: class.Spec.Model.KeySecretName},
+			Model:        wire.Model{Provider: string(class.Spec.Model.Provider), BaseURL: class.Spec.Model.BaseURL, Name: w.policy.model, ContextWindow: class.Spec.Model.ContextWindow, KeySecret: class.Spec.Model.KeySecretName},
 			Workspace:    wire.Workspace,
 			MinimumLevel: minimumOf(class),
 

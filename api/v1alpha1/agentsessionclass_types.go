@@ -239,6 +239,14 @@ type Model struct {
 	// +kubebuilder:validation:items:Pattern=`^\S+$`
 	AllowedNames []string `json:"allowedNames,omitempty"`
 
+	// contextWindow is how many tokens a request and its answer may have. At 80%
+	// of it the older part of a conversation gives way to a summary. Unset: only
+	// when the endpoint refuses a request that is too long.
+	// +optional
+	// +kubebuilder:validation:Minimum=4096
+	// +kubebuilder:validation:Maximum=100000000
+	ContextWindow int64 `json:"contextWindow,omitempty"`
+
 	// keySecretName names a Secret in the session's namespace whose key apiKey
 	// is the key of the endpoint. It is mounted in the agent's container alone.
 	// Unset: the endpoint needs no key.

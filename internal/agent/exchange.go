@@ -24,14 +24,39 @@ const (
 	maxAsked = 5 * time.Minute
 )
 
-// request returns the answer to the next request of the turn.
+// outgoing is a request that is in the log and has not left yet.
+type outgoing struct {
+	model.Prepared
+	provider model.Provider
+	attempt  int
+}
+
+// request returns the answer to the next request of the turn. A transcript that grew too long is
+// made shorter first; one that the endpoint calls too long, once, and then it is asked again.
 func (a *Agent) request(ctx context.Context) (model.Answer, error) {
+	if err := a.keepWithin(ctx); err != nil {
+		return model.Answer{}, err
+	}
+	answer, err := a.exchange(ctx, func(int) (outgoing, error) { return a.sendable(ctx) })
+	if failure, typed := errors.AsType[*model.Error](err); !typed || failure.Kind != model.ContextOverflow {
+		return answer, err
+	}
+	if shorter, err := a.compact(ctx, eventlog.CauseOverflow); err != nil {
+		return model.Answer{}, err
+	} else if !shorter {
+		return answer, err
+	}
+	return a.exchange(ctx, func(int) (outgoing, error) { return a.sendable(ctx) })
+}
+
+// exchange sends what prepare gives, which is new for each attempt, until there is an answer.
+func (a *Agent) exchange(ctx context.Context, prepare func(try int) (outgoing, error)) (model.Answer, error) {
 	for try := 1; ; try++ {
-		prepared, provider, err := a.sendable(ctx)
+		out, err := prepare(try)
 		if err != nil {
 			return model.Answer{}, err
 		}
-		answer, err := a.ask(ctx, provider, prepared)
+		answer, err := a.ask(ctx, out)
 		if err == nil {
 			return answer, nil
 		}
@@ -39,7 +64,7 @@ func (a *Agent) request(ctx context.Context) (model.Answer, error) {
 		if !again || ctx.Err() != nil {
 			return model.Answer{}, err
 		}
-		if err := a.record(func(f *fold) []entry { return []entry{f.planRetry(err, delay)} }); err != nil {
+		if err := a.record(func(f *fold) []entry { return []entry{f.planRetry(out.attempt, err, delay)} }); err != nil {
 			return model.Answer{}, err
 		}
 		if err := a.o.Sleep(ctx, delay); err != nil {
@@ -60,9 +85,9 @@ func (a *Agent) delay(err error, try int) (time.Duration, bool) {
 }
 
 // planRetry says that the newest request is repeated after a delay.
-func (f *fold) planRetry(err error, delay time.Duration) entry {
+func (f *fold) planRetry(attempt int, err error, delay time.Duration) entry {
 	r := eventlog.Retry{
-		Turn: f.turn.number, Step: f.turn.step, Attempt: f.turn.attempt,
+		Turn: f.turn.number, Step: f.turn.step, Attempt: attempt,
 		Message: cutText(err.Error(), 1024), DelayMillis: delay.Milliseconds(),
 	}
 	if failure, typed := errors.AsType[*model.Error](err); typed {
@@ -73,34 +98,39 @@ func (f *fold) planRetry(err error, delay time.Duration) entry {
 
 // sendable prepares the next request, in a new step where none is open. What it will carry, the
 // policy that it states included, is fixed and in the log when it returns.
-func (a *Agent) sendable(ctx context.Context) (model.Prepared, model.Provider, error) {
+func (a *Agent) sendable(ctx context.Context) (outgoing, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// A request that left while a narrowing is under way would state what no longer holds.
 	if err := a.awaitLocked(ctx, a.openLocked); err != nil {
-		return model.Prepared{}, nil, err
+		return outgoing{}, err
 	}
 	if err := a.recordLocked(a.f.planStep(!a.headerDone, *a.config)...); err != nil {
-		return model.Prepared{}, nil, err
+		return outgoing{}, err
 	}
 	a.headerDone = true
-	provider, err := a.providerLocked()
-	if err != nil {
-		return model.Prepared{}, nil, err
-	}
 	request, snapshot, err := a.f.request()
 	if err != nil {
-		return model.Prepared{}, nil, err
+		return outgoing{}, err
 	}
-	prepared, err := provider.Prepare(request)
+	return a.prepareLocked(request, func(p model.Prepared) entry { return a.f.planRequest(p, snapshot) })
+}
+
+// prepareLocked renders a request and logs that it leaves.
+func (a *Agent) prepareLocked(r model.Request, sent func(model.Prepared) entry) (outgoing, error) {
+	provider, err := a.providerLocked()
 	if err != nil {
-		return model.Prepared{}, nil, err
+		return outgoing{}, err
 	}
-	if err := a.recordLocked(a.f.planRequest(prepared, snapshot)); err != nil {
-		return model.Prepared{}, nil, err
+	prepared, err := provider.Prepare(r)
+	if err != nil {
+		return outgoing{}, err
+	}
+	if err := a.recordLocked(sent(prepared)); err != nil {
+		return outgoing{}, err
 	}
 	a.publishLocked()
-	return prepared, provider, nil
+	return outgoing{prepared, provider, a.f.turn.attempt}, nil
 }
 
 // planStep says what stands before a request: the step, the header where it may have changed, and
@@ -147,10 +177,10 @@ func (a *Agent) keyFileAbsent() bool {
 }
 
 // ask sends a request and mirrors the answer as it comes.
-func (a *Agent) ask(ctx context.Context, provider model.Provider, p model.Prepared) (model.Answer, error) {
+func (a *Agent) ask(ctx context.Context, out outgoing) (model.Answer, error) {
 	var answer *model.Answer
 	var last error
-	for d, err := range provider.Send(ctx, p) {
+	for d, err := range out.provider.Send(ctx, out.Prepared) {
 		if err != nil {
 			last = err
 			continue

@@ -35,6 +35,8 @@ type fold struct {
 	usage    wire.Usage
 	policies map[uint64]policy.Policy // by the seq of policy/applied, as far as a call may need it
 
+	measured measure // of the newest request that has an answer
+
 	modelFailure string // the last turn ended for want of an answer
 }
 
@@ -82,6 +84,12 @@ type call struct {
 	taken               bool // tool/call is logged
 	started             bool
 	done                bool
+}
+
+// measure is how large a transcript was, in tokens by the endpoint's count and in bytes by ours.
+type measure struct {
+	tokens int64
+	bytes  int
 }
 
 func newFold() *fold { return &fold{byUID: map[string]int{}, policies: map[uint64]policy.Policy{}} }
@@ -141,9 +149,13 @@ func (f *fold) applyTurn(e eventlog.Event) error {
 		})
 	case eventlog.TypeRequestSent:
 		return with(e, func(p eventlog.RequestSent) error {
-			f.turn.told, f.turn.attempt = p.PolicySeq, p.Attempt
+			if p.Ask == "" { // a request for a summary asks for no call
+				f.turn.told, f.turn.attempt = p.PolicySeq, p.Attempt
+			}
 			return nil
 		})
+	case eventlog.TypeCompaction:
+		return with(e, f.applyCompaction)
 	case eventlog.TypeAssistantMessage:
 		return with(e, f.applyAnswer)
 	case eventlog.TypeStepEnd:
@@ -221,15 +233,28 @@ func (f *fold) applyTurnStart(p eventlog.TurnStart) error {
 
 func (f *fold) applyAnswer(p eventlog.AssistantMessage) error {
 	f.modelFailure = ""
-	f.usage.Input += p.Usage.Input
-	f.usage.CachedInput += p.Usage.CachedInput
-	f.usage.Output += p.Usage.Output
+	f.use(p.Usage)
+	f.measured = measure{p.Usage.Input + p.Usage.CachedInput + p.Usage.Output, f.history.Bytes()}
 	t := &f.turn
 	t.answer, t.calls, t.answered, t.called, t.finish = p.Content, nil, true, len(p.ToolCalls) > 0, p.Finish
 	for i, c := range p.ToolCalls {
 		f.turn.calls = append(f.turn.calls, &call{
 			id: transcript.CallID(p.Turn, p.Step, i), name: c.Name, arguments: c.Arguments,
 		})
+	}
+	return nil
+}
+
+func (f *fold) use(u eventlog.Usage) {
+	f.usage.Input += u.Input
+	f.usage.CachedInput += u.CachedInput
+	f.usage.Output += u.Output
+}
+
+func (f *fold) applyCompaction(c eventlog.Compaction) error {
+	f.use(c.Usage)
+	if c.Summary != "" {
+		f.measured = measure{} // nothing of what was measured is left
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,6 +58,8 @@ type reply struct {
 	calls  []chatCall
 	finish string
 	after  string          // the seconds of Retry-After
+	said   string          // with status
+	tokens int             // of the prompt; 0 is 10
 	cut    bool            // the stream ends before the answer does
 	hold   <-chan struct{} // wait in the middle of the answer
 }
@@ -95,7 +98,7 @@ func newEndpoint(t *testing.T, answer func(n int, r chatRequest) reply) *endpoin
 			if a.after != "" {
 				w.Header().Set("Retry-After", a.after)
 			}
-			http.Error(w, `{"error":{"message":"refused by the test"}}`, a.status)
+			http.Error(w, fmt.Sprintf(`{"error":{"message":%q}}`, cmp.Or(a.said, "refused by the test")), a.status)
 			return
 		}
 		stream(w, r, a)
@@ -145,7 +148,7 @@ func stream(w http.ResponseWriter, r *http.Request, a reply) {
 		finish = "stop"
 	}
 	send(map[string]any{}, finish)
-	fmt.Fprint(w, `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12}}`+"\n\n")
+	fmt.Fprintf(w, `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":2}}`+"\n\n", cmp.Or(a.tokens, 10))
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type history struct {
 	running   map[int]*passed // by the index of the call
 	messages  int
 	interrupt bool // the next messages are to
+	shorter   bool // the transcript is not what the newest request carried
 	config    wire.Config
 }
 
@@ -116,6 +118,7 @@ func (h *history) request() {
 // send sends what a request carries now.
 func (h *history) send() {
 	h.t.Helper()
+	h.shorter = false
 	r, snapshot, err := h.f.request()
 	if err != nil {
 		h.t.Fatalf("%v", err)
@@ -127,6 +130,41 @@ func (h *history) send() {
 	h.record(h.f.planRequest(p, snapshot))
 	h.commit()
 	h.bodies[p.Digest()] = p.Body()
+}
+
+// compact makes the transcript shorter: results are cut, or a summary is asked for, and maybe
+// answered.
+func (h *history) compact(t *rapid.T) {
+	upTo, _ := h.f.history.Older(rapid.SampledFrom([]int{0, 10, 200, 1000}).Draw(t, "kept"))
+	if upTo == 0 || h.f.header.seq == 0 {
+		return
+	}
+	if rapid.Bool().Draw(t, "cut") {
+		if cut, _ := h.f.history.Oversized(upTo, 50); len(cut) > 0 {
+			h.record(entry{eventlog.TypeCompaction, eventlog.Compaction{UpTo: upTo, Cut: cut, Keep: 50, Cause: eventlog.CauseWindow}})
+			h.commit()
+			h.shorter = true
+		}
+	}
+	if rapid.Bool().Draw(t, "no summary") {
+		return
+	}
+	h.record(h.f.planSnapshot(h.f.policy.doc.Policy, h.f.policy.seq, workspace)...)
+	r, snapshot, err := h.f.summaryRequest(upTo, askSummary)
+	if err != nil {
+		h.t.Fatalf("%v", err)
+	}
+	p, err := new(model.OpenAIChat).Prepare(r)
+	if err != nil {
+		h.t.Fatalf("%v", err)
+	}
+	h.record(h.f.planSummaryRequest(p, snapshot, upTo, 1))
+	h.commit()
+	h.bodies[p.Digest()] = p.Body()
+	if rapid.Bool().Draw(t, "summed up") {
+		h.record(entry{eventlog.TypeCompaction, eventlog.Compaction{UpTo: upTo, Summary: summaryLead + "text", Cause: eventlog.CauseWindow}})
+		h.shorter = true
+	}
 }
 
 // answer takes an answer with n calls; with none the turn ends.
@@ -153,7 +191,7 @@ func (h *history) start(i int) {
 func (h *history) finish(i int, e wire.Exited) {
 	p := h.running[i]
 	delete(h.running, i)
-	h.record(entry{eventlog.TypeToolResult, resultOf(work{id: p.id, name: "bash"}, p, e, toolsocket.Output{Head: []byte("out\n")}, nil)})
+	h.record(entry{eventlog.TypeToolResult, resultOf(work{id: p.id, name: "bash"}, p, e, toolsocket.Output{Head: bytes.Repeat([]byte("out\n"), 70)}, nil)})
 	h.endStep()
 }
 
@@ -212,13 +250,18 @@ func (h *history) step(t *rapid.T) {
 		do["end"] = func() { h.record(h.f.planTurnEnd(ReasonCancelled, "")...) }
 	case !turn.stepOpen || !turn.answered && turn.attempt == 0:
 		do["request"] = h.request
+	case inFlight && h.shorter: // the endpoint had refused it
+		do["repeat"] = h.request
 	case inFlight:
-		do["retry"] = func() { h.record(h.f.planRetry(errors.New("in trouble"), time.Second)) }
+		do["retry"] = func() { h.record(h.f.planRetry(turn.attempt, errors.New("in trouble"), time.Second)) }
 		do["repeat"] = h.request // after a retry, or in the boot after a crash
 		do["answer"] = func() { h.answer(rapid.IntRange(0, 3).Draw(t, "calls")) }
 		do["fail"] = func() { h.record(h.f.planTurnEnd(ReasonModelFailed, "no answer")...) }
 	case waiting >= 0:
 		do["start"] = func() { h.start(waiting) }
+	}
+	if turn.open && (!turn.stepOpen || inFlight) && h.f.finished() == nil {
+		do["compact"] = func() { h.compact(t) }
 	}
 	if running := h.runningCalls(); len(running) > 0 {
 		do["finish"] = func() {

@@ -74,6 +74,24 @@ func (f *fold) request() (model.Request, uint64, error) {
 	return r, snapshot, nil
 }
 
+// summaryRequest is the request for a summary of the transcript up to an event. All in front of the
+// question are the bytes of the requests before it.
+func (f *fold) summaryRequest(upTo uint64, ask string) (model.Request, uint64, error) {
+	r, _, err := f.request()
+	var snapshot uint64
+	r.Messages, snapshot = f.history.Prefix(upTo)
+	r.Messages = append(r.Messages, model.Message{Role: model.User, Content: ask})
+	return r, snapshot, err
+}
+
+// planSummaryRequest says that a prepared request for a summary is about to leave.
+func (f *fold) planSummaryRequest(p model.Prepared, snapshot, upTo uint64, attempt int) entry {
+	return entry{eventlog.TypeRequestSent, eventlog.RequestSent{
+		Turn: f.turn.number, Step: f.turn.step, Attempt: attempt, Digest: p.Digest(), Bytes: len(p.Body()),
+		HeaderSeq: f.header.seq, PolicySeq: f.policy.seq, SnapshotSeq: snapshot, Ask: askSummary, UpTo: upTo,
+	}}
+}
+
 // planRequest says that a prepared request is about to leave.
 func (f *fold) planRequest(p model.Prepared, snapshot uint64) entry {
 	return entry{eventlog.TypeRequestSent, eventlog.RequestSent{
@@ -87,9 +105,7 @@ func (f *fold) planAnswer(a model.Answer) []entry {
 	m := eventlog.AssistantMessage{
 		Turn: f.turn.number, Step: f.turn.step, Content: a.Content, Reasoning: a.Reasoning,
 		ReasoningState: a.ReasoningState, Finish: string(a.Finish),
-		Usage: eventlog.Usage{
-			Input: a.Usage.Input, CachedInput: a.Usage.CachedInput, Output: a.Usage.Output, Reasoning: a.Usage.Reasoning,
-		},
+		Usage: usageOf(a),
 	}
 	var calls []*call
 	for i, c := range a.ToolCalls {
@@ -101,6 +117,10 @@ func (f *fold) planAnswer(a model.Answer) []entry {
 		entries = append(entries, f.planCall(c))
 	}
 	return entries
+}
+
+func usageOf(a model.Answer) eventlog.Usage {
+	return eventlog.Usage{Input: a.Usage.Input, CachedInput: a.Usage.CachedInput, Output: a.Usage.Output, Reasoning: a.Usage.Reasoning}
 }
 
 func (f *fold) planCall(c *call) entry {

@@ -79,6 +79,9 @@ type Model struct {
 	Provider string `json:"provider"` // OpenAIChat or Anthropic
 	BaseURL  string `json:"baseURL"`
 	Name     string `json:"name"`
+
+	// ContextWindow is how many tokens a request and its answer may have; 0 where nobody said.
+	ContextWindow int64 `json:"contextWindow,omitempty"`
 	// KeySecret names the Secret that holds the endpoint's key, for people. Without a
 	// key in it no request is made; "" means that the endpoint needs none.
 	KeySecret string `json:"keySecret,omitempty"`

@@ -136,6 +136,11 @@ type RequestSent struct {
 	HeaderSeq   uint64 `json:"headerSeq"`
 	PolicySeq   uint64 `json:"policySeq"`
 	SnapshotSeq uint64 `json:"snapshotSeq"`
+	// Ask is set on the request for a summary: it carries the transcript up to UpTo, the
+	// snapshot where that is not the last one there, and then this text as a user
+	// message. It leaves no trace in the transcript.
+	Ask  string `json:"ask,omitempty"`
+	UpTo uint64 `json:"upTo,omitempty"`
 }
 
 // ModelCall is a tool call as the model wrote it.

@@ -70,14 +70,21 @@ type GrantUsed struct {
 	Profile json.RawMessage `json:"profile,omitempty"`
 }
 
+// The causes of a Compaction.
+const (
+	CauseWindow   = "window"   // the transcript came near the model's window
+	CauseOverflow = "overflow" // the endpoint refused a request that did not fit
+)
+
 // Compaction replaces the oldest part of the transcript.
 type Compaction struct {
 	// UpTo is the last event whose messages it replaces.
 	UpTo uint64 `json:"upTo"`
-	// Summary stands for them; empty when only results were cut.
+	// Summary is the user message that stands for them; empty when only results were cut.
 	Summary string `json:"summary,omitempty"`
-	// Cut names the calls whose results are shortened from here on.
+	// Cut names the calls whose results are shortened from here on, to Keep bytes each.
 	Cut   []string `json:"cut,omitempty"`
+	Keep  int      `json:"keep,omitempty"`
 	Cause string   `json:"cause"` // what made it due
 	Usage Usage    `json:"usage"`
 }

@@ -36,13 +36,23 @@ const atEnd = -1
 // The zero value is the history of an empty log.
 type History struct {
 	messages []model.Message
+	marks    []mark   // of the messages, one each
+	bytes    int      // of the messages
 	sent     int      // messages[:sent] have been carried by a request
 	open     bool     // a request was sent and its step has not ended
 	answer   *answer  // whose calls do not all have results yet
 	last     Snapshot // the newest one logged
 	carried  Snapshot // the newest one that a request carried
 	pending  bool     // last was not carried yet
+	lost     bool     // compaction took the last one away, and no other was logged since
 	at       int      // index in messages where last will stand
+}
+
+// mark says where a message came from.
+type mark struct {
+	key      uint64 // seq of the event that put it there; never less than the one before it
+	call     string // whose result it is
+	snapshot uint64 // seq of the snapshot that it is
 }
 
 type answer struct {
@@ -56,15 +66,25 @@ type answer struct {
 func (h *History) Apply(e eventlog.Event) error {
 	switch e.Type {
 	case eventlog.TypeUserMessage:
-		return apply(e, h.user)
+		return apply(e, func(m eventlog.UserMessage) error {
+			h.add(e.Seq, model.Message{Role: model.User, Content: m.Content}, mark{})
+			return nil
+		})
 	case eventlog.TypeContextSnapshot:
 		return apply(e, func(s eventlog.ContextSnapshot) error { return h.snapshot(e.Seq, s) })
 	case eventlog.TypeRequestSent:
-		h.carry()
+		return apply(e, func(r eventlog.RequestSent) error {
+			if r.Ask == "" {
+				h.carry()
+			}
+			return nil
+		})
 	case eventlog.TypeAssistantMessage:
-		return apply(e, h.assistant)
+		return apply(e, func(m eventlog.AssistantMessage) error { return h.assistant(e.Seq, m) })
 	case eventlog.TypeToolResult:
-		return apply(e, h.result)
+		return apply(e, func(r eventlog.ToolResult) error { return h.result(e.Seq, r) })
+	case eventlog.TypeCompaction:
+		return apply(e, h.compact)
 	case eventlog.TypeStepEnd, eventlog.TypeTurnEnd:
 		return h.endStep(e)
 	}
@@ -107,26 +127,50 @@ func (h *History) showsPending() bool {
 
 func (h *History) carry() {
 	if h.showsPending() {
+		at := h.at
+		if at == atEnd {
+			at = len(h.messages)
+		}
 		h.messages, _ = h.Request()
+		h.marks = slices.Insert(h.marks, at, mark{key: h.keyAt(at), snapshot: h.last.Seq})
+		h.bytes += len(h.last.Text)
 		h.carried = h.last
 	}
 	h.pending, h.open, h.sent = false, true, len(h.messages)
 }
 
-func (h *History) user(m eventlog.UserMessage) error {
-	h.messages = append(h.messages, model.Message{Role: model.User, Content: m.Content})
-	return nil
+// keyAt is the key of a snapshot that is put in at an index: its own seq, as far as what stands
+// before and behind it allows.
+func (h *History) keyAt(at int) uint64 {
+	key := h.last.Seq
+	if at > 0 {
+		key = max(key, h.marks[at-1].key)
+	}
+	if at < len(h.marks) {
+		key = min(key, h.marks[at].key)
+	}
+	return key
+}
+
+func (h *History) add(seq uint64, m model.Message, k mark) {
+	k.key = seq
+	h.messages, h.marks = append(h.messages, m), append(h.marks, k)
+	h.bytes += size(&m)
 }
 
 func (h *History) snapshot(seq uint64, s eventlog.ContextSnapshot) error {
 	h.last, h.pending, h.at = Snapshot{Seq: seq, Text: s.Text, Clear: s.Clear}, true, len(h.messages)
-	if h.open {
+	switch {
+	case h.open:
 		h.at = atEnd
+	case h.lost: // compaction took the last one away: it stands behind the summary again
+		h.at = 1
 	}
+	h.lost = false
 	return nil
 }
 
-func (h *History) assistant(m eventlog.AssistantMessage) error {
+func (h *History) assistant(seq uint64, m eventlog.AssistantMessage) error {
 	calls := make([]model.ToolCall, len(m.ToolCalls))
 	a := &answer{results: make([]*string, len(m.ToolCalls)), missing: len(m.ToolCalls)}
 	for i, c := range m.ToolCalls {
@@ -139,15 +183,15 @@ func (h *History) assistant(m eventlog.AssistantMessage) error {
 	} else {
 		h.answer = a
 	}
-	h.messages = append(h.messages, model.Message{
+	h.add(seq, model.Message{
 		Role: model.Assistant, Content: m.Content, Reasoning: m.Reasoning, ReasoningState: m.ReasoningState, ToolCalls: calls,
-	})
+	}, mark{})
 	return nil
 }
 
 // result keeps a result until all of the answer's calls have one, and then puts them
 // behind the answer in the model's order.
-func (h *History) result(r eventlog.ToolResult) error {
+func (h *History) result(seq uint64, r eventlog.ToolResult) error {
 	if h.answer == nil {
 		return fmt.Errorf("call %s is not open", r.CallID)
 	}
@@ -160,7 +204,7 @@ func (h *History) result(r eventlog.ToolResult) error {
 		return nil
 	}
 	for i, text := range h.answer.results {
-		h.messages = append(h.messages, model.Message{Role: model.Tool, Content: *text, ToolCallID: h.answer.ids[i]})
+		h.add(seq, model.Message{Role: model.Tool, Content: *text, ToolCallID: h.answer.ids[i]}, mark{call: h.answer.callIDs[i]})
 	}
 	h.answer = nil
 	return nil

@@ -62,6 +62,8 @@ func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 		"the same model twice":     {set("spec.model.allowedNames", []any{"a", "a"}), "Duplicate value"},
 		"an empty allowed model":   {set("spec.model.allowedNames", []any{""}), "spec.model.allowedNames[0]: Invalid value"},
 		"too many allowed models":  {set("spec.model.allowedNames", numbered(65)), "spec.model.allowedNames: Too many"},
+		"a context window":         {set("spec.model.contextWindow", int64(128000)), ""},
+		"a context window of few":  {set("spec.model.contextWindow", int64(4095)), "spec.model.contextWindow: Invalid value"},
 		"a key Secret":             {set("spec.model.keySecretName", "model-key"), ""},
 		"no Secret's name":         {set("spec.model.keySecretName", "Model_Key"), "spec.model.keySecretName: Invalid value"},
 		"an unknown ceiling":       {set("spec.ceiling.maxMode", "all"), "spec.ceiling.maxMode: Unsupported value"},
