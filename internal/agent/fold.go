@@ -215,8 +215,9 @@ func (f *fold) applyReceived(p eventlog.MessageReceived) error {
 	}
 	f.byUID[p.UID] = len(f.messages)
 	f.messages = append(f.messages, message{uid: p.UID, author: p.Author, content: p.Content, state: wire.Delivered})
-	// It cancels the turn that runs now, and none of those that are still to come before its own.
-	f.turn.cancelled = f.turn.cancelled || p.Interrupt && f.turn.open
+	// It cancels the turn that runs now, if one does, and none of those that are still to come
+	// before its own.
+	f.turn.cancelled = f.turn.cancelled || p.Interrupt
 	return nil
 }
 

@@ -36,6 +36,8 @@ type laws struct {
 	lastFront []byte
 	replay    *fold
 
+	answers map[[2]int]bool // by turn and step
+
 	suppressed bool // I1 and I4 are void, and told means standing
 }
 
@@ -48,7 +50,7 @@ type lawCall struct {
 // name bodies that never arrived, but not the other way round.
 func checkLaws(t fataler, workspace string, events []eventlog.Event, bodies map[string][]byte) {
 	t.Helper()
-	l := &laws{t: t, workspace: workspace, policies: map[uint64]policy.Policy{}, calls: map[string]lawCall{}, replay: newFold()}
+	l := &laws{t: t, workspace: workspace, policies: map[uint64]policy.Policy{}, calls: map[string]lawCall{}, replay: newFold(), answers: map[[2]int]bool{}}
 	named := map[string]bool{}
 	for _, e := range events {
 		switch e.Type {
@@ -66,6 +68,13 @@ func checkLaws(t fataler, workspace string, events []eventlog.Event, bodies map[
 			p := read[eventlog.RequestSent](t, e)
 			named[p.Digest] = true
 			l.onRequest(e, p, l.rebuild(e, p))
+		case eventlog.TypeAssistantMessage:
+			p := read[eventlog.AssistantMessage](t, e)
+			if at := [2]int{p.Turn, p.Step}; l.answers[at] {
+				t.Fatalf("event %d: step %d of turn %d has an answer already", e.Seq, p.Step, p.Turn)
+			} else {
+				l.answers[at] = true
+			}
 		case eventlog.TypeCompaction:
 			l.lastBody = nil // what follows is new, but for the front
 		case eventlog.TypeToolStart:

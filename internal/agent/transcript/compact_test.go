@@ -75,6 +75,26 @@ func TestWhereTheSnapshotStandsAfterACompaction(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
+	// The snapshot is newer than the answer behind it; still only what stands before the answer goes.
+	h = told(t, 100)
+	applyTo(t, h, 11, eventlog.TypeCompaction, eventlog.Compaction{UpTo: 5, Summary: "sum"})
+	applyTo(t, h, 12, eventlog.TypeContextSnapshot, eventlog.ContextSnapshot{Text: "sA"})
+	applyTo(t, h, 13, eventlog.TypeRequestSent, eventlog.RequestSent{})
+	applyTo(t, h, 14, eventlog.TypeUserMessage, eventlog.UserMessage{Content: "u2"})
+	upTo, _ := h.Older(2)
+	applyTo(t, h, 15, eventlog.TypeCompaction, eventlog.Compaction{UpTo: upTo, Summary: "sum 2"})
+	if diff := cmp.Diff([]string{"sum 2", "u2"}, texts(h)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	h = told(t, 100)
+	applyTo(t, h, 11, eventlog.TypeCompaction, eventlog.Compaction{UpTo: 2, Summary: "sum"})
+	applyTo(t, h, 12, eventlog.TypeContextSnapshot, eventlog.ContextSnapshot{Text: "sA"})
+	applyTo(t, h, 13, eventlog.TypeRequestSent, eventlog.RequestSent{})
+	applyTo(t, h, 14, eventlog.TypeCompaction, eventlog.Compaction{UpTo: 5, Summary: "sum 2"})
+	if diff := cmp.Diff([]string{"sum 2", "answer"}, texts(h)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
 	h = told(t, 100)
 	applyTo(t, h, 11, eventlog.TypeContextSnapshot, eventlog.ContextSnapshot{Text: "sB"}) // no request has carried it
 	applyTo(t, h, 12, eventlog.TypeCompaction, eventlog.Compaction{UpTo: 2, Summary: "sum"})
