@@ -3,11 +3,13 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,31 +22,45 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// The laws hold for the real gate too: switches, messages, lost connections and restarts come
-// while requests and calls are under way.
+// The laws hold for the real gate too: switches, messages, interruptions, lost connections, restarts,
+// an endpoint in trouble and compactions come while requests and calls are under way.
 func TestLawsHoldInALivingSession(t *testing.T) {
+	seen := map[eventlog.Type]bool{}
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			model := newEndpoint(t, func(n int, r chatRequest) reply {
-				if r.lastSaid().Role == "tool" && n%3 == 0 {
-					return reply{text: "done"}
+				tokens := len(r.raw) / 4
+				switch {
+				case asked(r):
+					return reply{text: "summed up"}
+				case n%7 == 3:
+					return reply{status: http.StatusServiceUnavailable}
+				case n%11 == 5:
+					return reply{text: "I", cut: true}
+				case n%13 == 6:
+					return reply{status: http.StatusBadRequest, said: "too many tokens"}
+				case r.lastSaid().Role == "tool" && n%3 == 0:
+					return reply{text: "done", tokens: tokens}
 				}
 				hold := make(chan struct{})
 				time.AfterFunc(time.Duration(n%4)*time.Millisecond, func() { close(hold) })
-				return reply{text: "I try", calls: []chatCall{bash("a", "x"), {"b", "read", `{"path":"f"}`}}, hold: hold}
+				return reply{text: "I try", calls: []chatCall{bash("a", "x"), {"b", "read", `{"path":"f"}`}}, hold: hold, tokens: tokens}
 			})
 			s := start(t, model, func(ctx context.Context, st wire.Start, write func([]byte)) wire.Exited {
-				write([]byte("x"))
+				write(bytes.Repeat([]byte("x"), 600))
 				select {
 				case <-ctx.Done():
 				case <-time.After(2 * time.Millisecond):
 				}
 				return wire.Exited{Cause: wire.Finished}
 			})
+			s.desired.Config.Model.ContextWindow = 2500
 			s.push(policy.ReadOnly)
 			for i := range 40 {
-				switch random.IntN(8) {
+				switch random.IntN(9) {
+				case 8:
+					s.interrupt(fmt.Sprintf("m%d", i), "stop and go")
 				case 0, 1, 2, 3:
 					s.push(policy.Modes()[random.IntN(3)])
 				case 4, 5:
@@ -75,7 +91,13 @@ func TestLawsHoldInALivingSession(t *testing.T) {
 				t.Error(err)
 			}
 			checkLaws(t, "/workspace", events, bodies)
+			for _, kind := range kinds(events) {
+				seen[kind] = true
+			}
 		})
+	}
+	if !seen[eventlog.TypeRetry] || !seen[eventlog.TypeCompaction] {
+		t.Errorf("no session had trouble, or none was too long: there was %v", seen)
 	}
 }
 
