@@ -79,6 +79,9 @@ func completedOf(w *world) verdict {
 	if p := w.problem(wire.StateLost); p != nil {
 		return yes(v1alpha1.ReasonStateLost, "The agent found that the session's log is lost: %s", cutLine(p.Message, 512))
 	}
+	if v, ok := finished(w); ok {
+		return v
+	}
 	return no(v1alpha1.ReasonRunning, "The session goes on.")
 }
 
@@ -259,6 +262,9 @@ func activeOf(w *world, completed, suspended, runner verdict) verdict {
 }
 
 func readyOf(w *world, completed, accepted, suspended, runner, enforced, mode verdict) verdict {
+	if completed.reason == v1alpha1.ReasonSucceeded {
+		return completed
+	}
 	if completed.is() {
 		return no(completed.reason, "%s", completed.message)
 	}
@@ -266,7 +272,7 @@ func readyOf(w *world, completed, accepted, suspended, runner, enforced, mode ve
 		return firstNot(accepted, suspended)
 	}
 	if suspended.is() {
-		return suspended
+		return yes(v1alpha1.ReasonSuspended, "%s", suspended.message)
 	}
 	if v := firstNot(runner, enforced, mode); !v.is() {
 		return v
@@ -311,6 +317,9 @@ var needsSomebody = map[string]bool{
 }
 
 func stalledOf(completed, accepted, suspended, runner, enforced verdict) verdict {
+	if completed.reason == v1alpha1.ReasonSucceeded {
+		return no(v1alpha1.ReasonNone, "The session is finished.")
+	}
 	if completed.is() {
 		return yes(completed.reason, "%s", completed.message)
 	}

@@ -28,6 +28,7 @@ var quiet = map[string]bool{
 	v1alpha1.ReasonAwaitingProbe:   true,
 	v1alpha1.ReasonRunning:         true,
 	v1alpha1.ReasonWaitingForInput: true,
+	v1alpha1.ReasonSuspended:       true,
 	v1alpha1.ReasonPaused:          true,
 }
 

@@ -47,7 +47,11 @@ func (r *SessionReconciler) tell(ctx context.Context, s *v1alpha1.AgentSession, 
 	}
 	before := m.DeepCopy()
 	m.Status = status
-	return r.Client.Status().Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.Client.Status().Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		m.Status = before.Status // what is not durable was not told
+	}
+	return err
 }
 
 func ownedBy(m *v1alpha1.SessionMessage, s *v1alpha1.AgentSession) bool {
@@ -100,8 +104,11 @@ func (w *world) findMessage(uid string) int {
 	})
 }
 
+// turnCompleted is the reason of a turn in which the model answered.
+const turnCompleted = "Completed"
+
 func answerOf(o wire.MessageStatus) (reason, message string) {
-	if o.Reason == "Completed" {
+	if o.Reason == turnCompleted {
 		return v1alpha1.ReasonAnswered, "The model answered."
 	}
 	switch o.Reason {

@@ -78,11 +78,18 @@ func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	w.resolve()
 	out := r.ensurePod(ctx, w)
 	out = out.and(r.setDesired(ctx, w))
-	written := r.writeStatus(ctx, w).and(r.tellSenders(ctx, w))
+	out = out.and(r.suspendIdle(ctx, w))
+	// A session may be finished once the senders are told, and not before.
+	written := r.tellSenders(ctx, w)
+	written = written.and(r.writeStatus(ctx, w))
 	if w.observation.Observed != nil && written.err == nil && !written.stale {
 		r.Links.Wrote(endpointOf(w), w.observation.Observed)
 	}
-	return out.and(written)
+	out = out.and(written)
+	if out.err == nil {
+		out = out.and(r.expire(ctx, w))
+	}
+	return out.and(outcome{after: w.nextTime()})
 }
 
 // resolve sets the policy, or why there is none.

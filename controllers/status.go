@@ -78,8 +78,16 @@ func observedStatus(w *world, s *v1alpha1.AgentSessionStatus) {
 		s.Enforcement = e
 	}
 	if state, ok := activityStates[o.Activity.State]; ok {
+		before := s.Activity
 		s.Activity = &v1alpha1.ActivityStatus{
 			State: state, Turns: int64(o.Activity.Turns), Steps: int64(o.Activity.Steps), Calls: int64(o.Activity.Calls),
+		}
+		switch {
+		case state != v1alpha1.ActivityIdle:
+		case before != nil && before.IdleSince != nil:
+			s.Activity.IdleSince = before.IdleSince
+		default:
+			s.Activity.IdleSince = new(metav1.NewTime(w.now).Rfc3339Copy())
 		}
 	}
 	u := o.Usage
@@ -199,9 +207,9 @@ func compare(before, after v1alpha1.AgentSessionStatus) change {
 		return changedMore
 	}
 	after = *after.DeepCopy()
-	state := after.Activity.State
+	state, since := after.Activity.State, after.Activity.IdleSince
 	after.Usage, after.Log, after.Activity = before.Usage, before.Log, new(*before.Activity)
-	after.Activity.State = state
+	after.Activity.State, after.Activity.IdleSince = state, since
 	if equality.Semantic.DeepEqual(before, after) {
 		return countersOnly
 	}

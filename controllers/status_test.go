@@ -364,14 +364,16 @@ func checkStatus(t *testing.T, w *world, status v1alpha1.AgentSessionStatus) {
 			t.Errorf("condition is not whole: %+v", c)
 		}
 	}
-	if isTrue(status.Conditions, v1alpha1.ConditionCompleted) && (isTrue(status.Conditions, v1alpha1.ConditionRunnerReady) || isTrue(status.Conditions, v1alpha1.ConditionReady)) {
+	completed := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCompleted)
+	succeeded := completed.Status == metav1.ConditionTrue && completed.Reason == v1alpha1.ReasonSucceeded
+	if completed.Status == metav1.ConditionTrue && (isTrue(status.Conditions, v1alpha1.ConditionRunnerReady) || isTrue(status.Conditions, v1alpha1.ConditionReady) != succeeded) {
 		t.Error("completed and ready at once")
 	}
 	suspended := isTrue(status.Conditions, v1alpha1.ConditionSuspended)
 	if suspended && w.pod != nil {
 		t.Error("suspended with a pod")
 	}
-	if isTrue(status.Conditions, v1alpha1.ConditionReady) && !suspended && !isTrue(status.Conditions, v1alpha1.ConditionModeApplied) {
+	if isTrue(status.Conditions, v1alpha1.ConditionReady) && !suspended && !succeeded && !isTrue(status.Conditions, v1alpha1.ConditionModeApplied) {
 		t.Error("ready although the mode is not applied")
 	}
 	if diff := cmp.Diff(status, statusOf(w)); diff != "" {

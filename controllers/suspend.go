@@ -12,21 +12,29 @@ import (
 func (w *world) maySuspend() bool { return !w.started() || w.persistent() }
 
 // suspending reports whether the session is to have no pod now.
-func (w *world) suspending() bool { return w.session.Spec.Suspend && w.maySuspend() }
+func (w *world) suspending() bool {
+	return w.session.Spec.Suspend && w.maySuspend() || w.idledOut()
+}
 
 func suspendedOf(w *world, completed verdict) verdict {
 	switch {
 	case completed.is():
 		return no(completed.reason, "The session is finished.")
-	case !w.session.Spec.Suspend:
-		return no(v1alpha1.ReasonNotRequested, "The session is wanted to run.")
-	case !w.maySuspend():
+	case w.idlePolicy().SuspendAfterSeconds != nil && w.class != nil && !w.persistent():
+		return no(v1alpha1.ReasonStorageNotPersistent,
+			"The session cannot be suspended when idle: its log is in an EmptyDir, which ends with the pod. Remove idlePolicy.suspendAfterSeconds, or create the session anew with storage of type PersistentVolumeClaim.")
+	case w.session.Spec.Suspend && !w.maySuspend():
 		return no(v1alpha1.ReasonStorageNotPersistent,
 			"The session goes on: its log is in an EmptyDir, which ends with the pod. Set suspend back to false, or delete the session.")
+	case !w.suspending():
+		return no(v1alpha1.ReasonNotRequested, "The session is wanted to run.")
 	case w.foreign:
 		return no(v1alpha1.ReasonNameTaken, "A pod that does not belong to the session has the name of its pod.")
 	case w.pod != nil:
 		return no(v1alpha1.ReasonPodTerminating, "The pod is going away; the session's state is kept.")
+	}
+	if !w.session.Spec.Suspend {
+		return yes(v1alpha1.ReasonIdle, "The session was idle and has no pod; its state is kept. A SessionMessage lets it go on.")
 	}
 	return yes(v1alpha1.ReasonSuspended, "The session has no pod; its state is kept. Set suspend to false to go on.")
 }

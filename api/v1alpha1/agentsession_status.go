@@ -244,6 +244,10 @@ type ActivityStatus struct {
 	// +required
 	State ActivityState `json:"state"`
 
+	// idleSince is since when the agent waits for a message.
+	// +optional
+	IdleSince *metav1.Time `json:"idleSince,omitempty"`
+
 	// turns that were begun: one for each user message.
 	// +optional
 	Turns int64 `json:"turns,omitempty"`

@@ -127,6 +127,67 @@ type AgentSessionSpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	Suspend bool `json:"suspend,omitempty"`
+
+	// idlePolicy says what becomes of the session when it waits for a message for
+	// long. Unset: nothing.
+	// +optional
+	IdlePolicy *IdlePolicy `json:"idlePolicy,omitempty"`
+
+	// activeDeadlineSeconds finishes the session, with DeadlineExceeded, so long
+	// after its start (status.startTime). Time in which it is suspended counts.
+	// Unset: never.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=315360000
+	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
+
+	// ttlSecondsAfterFinished deletes the session so long after it finished. 0:
+	// at once. Unset: never.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=315360000
+	TTLSecondsAfterFinished *int64 `json:"ttlSecondsAfterFinished,omitempty"`
+
+	// completion says when the session finishes by itself. Never: it stays open
+	// for messages. WhenIdle: once prompt and messages are answered, at least one
+	// of them; it has Succeeded when the last turn ended with an answer, else
+	// Failed. Default: Never.
+	// +optional
+	// +kubebuilder:default=Never
+	Completion Completion `json:"completion,omitempty"`
+}
+
+// Completion is when a session finishes by itself.
+// +kubebuilder:validation:Enum=Never;WhenIdle
+type Completion string
+
+const (
+	// CompletionNever leaves the session open.
+	CompletionNever Completion = "Never"
+	// CompletionWhenIdle finishes it once its messages are answered.
+	CompletionWhenIdle Completion = "WhenIdle"
+)
+
+// IdlePolicy is what becomes of a session that waits for a message. The time is
+// counted from the end of its last turn (status.activity.idleSince), its start
+// or its resumption, whichever is last.
+// +kubebuilder:validation:XValidation:rule="has(self.suspendAfterSeconds) || has(self.deleteAfterSeconds)",message="idlePolicy is empty: set suspendAfterSeconds, deleteAfterSeconds or both, or leave it out"
+// +kubebuilder:validation:XValidation:rule="!has(self.suspendAfterSeconds) || !has(self.deleteAfterSeconds) || self.deleteAfterSeconds > self.suspendAfterSeconds",message="deleteAfterSeconds must be greater than suspendAfterSeconds: both count from when the session became idle",fieldPath=".deleteAfterSeconds"
+type IdlePolicy struct {
+	// suspendAfterSeconds ends the pod of a session that is idle for so long, and
+	// keeps its state. The next message starts it again. It needs storage of type
+	// PersistentVolumeClaim. Unset: never.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=315360000
+	SuspendAfterSeconds *int64 `json:"suspendAfterSeconds,omitempty"`
+
+	// deleteAfterSeconds deletes a session that is idle for so long, suspended or
+	// not, unless spec.suspend is true. Unset: never.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=315360000
+	DeleteAfterSeconds *int64 `json:"deleteAfterSeconds,omitempty"`
 }
 
 // RuntimeContext is whether the model is told the policy that stands.

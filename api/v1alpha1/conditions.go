@@ -149,6 +149,9 @@ const (
 	// ReasonSuspended is set on Suspended=True, on Ready=True of a suspended session, and
 	// on all that waits for it to be resumed.
 	ReasonSuspended = "Suspended"
+	// ReasonIdle is set on Suspended=True of a session that was idle for as long as its
+	// idlePolicy says. A message resumes it.
+	ReasonIdle = "Idle"
 	// ReasonNotRequested is set while the session is wanted to run.
 	ReasonNotRequested = "NotRequested"
 	// ReasonStorageNotPersistent is set when suspending would lose the session's log.
@@ -159,9 +162,21 @@ const (
 const (
 	// ReasonRunning is set on Completed=False, and on Ready=True.
 	ReasonRunning = "Running"
+	// ReasonSucceeded is set when completion is WhenIdle and every message is answered. It
+	// is the reason of Ready=True then.
+	ReasonSucceeded = "Succeeded"
+	// ReasonFailed is set when completion is WhenIdle and the last turn ended without an
+	// answer.
+	ReasonFailed = "Failed"
+	// ReasonDeadlineExceeded is set when the session ran for its activeDeadlineSeconds.
+	ReasonDeadlineExceeded = "DeadlineExceeded"
 	// ReasonStateLost is set when the session's volume was lost, and its log with it.
 	ReasonStateLost = "StateLost"
 )
+
+// ReasonExpired is the reason of the event of a session that is deleted because its
+// time is over.
+const ReasonExpired = "Expired"
 
 // ReasonNone is set on Stalled=False.
 const ReasonNone = "None"

@@ -133,6 +133,7 @@ func TestDefaultsOfASession(t *testing.T) {
 
 		"runtimeContext": "Enabled",
 		"suspend":        false,
+		"completion":     "Never",
 	}
 	if diff := cmp.Diff(want, u.Object["spec"]); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
