@@ -15,7 +15,7 @@ CONTEXT    ?=
 REGISTRY   ?=
 REPOSITORY := $(or $(REGISTRY),agentsession.dev)
 
-.PHONY: help demo test unit integration conformance e2e bench generate verify lint images cluster cluster-down cluster-status clean
+.PHONY: help demo test unit integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status clean
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ e2e: cluster images $(HELM) ## Test on a real cluster
 
 bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do; writes bench/results.json
 	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json --context='$(CONTEXT)' $(AUDIT_LOG)
+
+scale: kube-binaries ## Run the operator with 5,000 sessions and print what they cost it; SCALE='-sessions 500 -idle 20s' for less
+	@$(ENV) go run ./bench/scale $(SCALE)
 
 generate: ## Write what is generated: deep copies, CRDs, roles, reference
 	go generate ./...

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/agentsession-dev/operator/internal/policy"
@@ -24,6 +25,10 @@ import (
 type peer struct {
 	endpoint  Endpoint
 	transport *http.Transport
+
+	mu     sync.Mutex
+	conn   net.Conn // the newest
+	closed bool
 }
 
 func newPeer(e Endpoint, o Options) *peer {
@@ -31,10 +36,17 @@ func newPeer(e Endpoint, o Options) *peer {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
-	return &peer{endpoint: e, transport: &http.Transport{
-		DialContext: o.Dial,
-		Protocols:   &protocols,
-		HTTP2:       &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
+	p := &peer{endpoint: e}
+	p.transport = &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := o.Dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return c, p.keep(c)
+		},
+		Protocols: &protocols,
+		HTTP2:     &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 		TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13,
 			ServerName: wire.ServerName(e.SessionUID, e.Incarnation),
@@ -47,10 +59,33 @@ func newPeer(e Endpoint, o Options) *peer {
 		MaxIdleConnsPerHost:    1,
 		MaxResponseHeaderBytes: 16 << 10,
 		DisableCompression:     true, // a body stays as large as it looks
-	}}
+	}
+	return p
 }
 
-func (p *peer) close() { p.transport.CloseIdleConnections() }
+// keep remembers a connection, so that close can end it.
+func (p *peer) keep(c net.Conn) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = c.Close()
+		return net.ErrClosed
+	}
+	p.conn = c
+	return nil
+}
+
+// close ends the connection. The transport closes those alone that it has already
+// noticed to be idle, and a request that was just given up may not be among them.
+func (p *peer) close() {
+	p.transport.CloseIdleConnections()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.conn != nil {
+		_ = p.conn.Close()
+	}
+}
 
 func (p *peer) put(ctx context.Context, body []byte) (*wire.Observed, error) {
 	return p.do(ctx, http.MethodPut, wire.DesiredPath, body)

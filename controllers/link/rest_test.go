@@ -3,6 +3,10 @@
 package link
 
 import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,5 +138,37 @@ func TestForgettingAnAgentAtRestLeavesNothing(t *testing.T) {
 	b.links.Forget(session)
 	if n := b.links.Held(); n != 0 {
 		t.Errorf("%d links are held after the last was forgotten", n)
+	}
+}
+
+type countedConn struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// Each rest ends its connection, also the one whose poll was just given up.
+func TestNoConnectionOutlivesItsLink(t *testing.T) {
+	b := resting(t)
+	var open atomic.Int64
+	dial := b.links.options.Dial
+	b.links.options.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		open.Add(1)
+		return &countedConn{Conn: c, open: &open}, err
+	}
+	for i := range int64(50) {
+		settle(t, b, desired(policy.Modes()[i%3], i+1))
+		untilRest(t, b)
+	}
+	for deadline := time.Now().Add(10 * time.Second); open.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are open although nobody is listened to", open.Load())
+		}
 	}
 }

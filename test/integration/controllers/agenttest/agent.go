@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -48,21 +49,25 @@ type Identity struct{ SessionUID, Incarnation, PodUID string }
 // Start serves an agent on the loopback with the files of its link Secret.
 func Start(t testing.TB, id Identity, files map[string][]byte) *Agent {
 	t.Helper()
-	pair, err := tls.X509KeyPair(files[wire.TLSCertFile], files[wire.TLSKeyFile])
+	config, err := serverTLS(files)
 	if err != nil {
-		t.Fatalf("reading the agent's certificate: %v", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(files[wire.TLSCAFile]) {
-		t.Fatalf("%s holds no certificate", wire.TLSCAFile)
+		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	a := newAgent(id)
+	a.Addr, a.listener = l.Addr().String(), l
+	a.server = &http.Server{Handler: a.handler(), TLSConfig: config}
+	go a.server.ServeTLS(l, "", "")
+	t.Cleanup(a.Stop)
+	return a
+}
+
+func newAgent(id Identity) *Agent {
 	full := wire.Enforcement{Level: wire.LevelFull, LandlockABI: 7, Layers: []string{"landlock", "seccomp"}}
-	a := &Agent{
-		Addr:    l.Addr().String(),
+	return &Agent{
 		changed: make(chan struct{}),
 		observed: wire.Observed{
 			Wire: wire.Version, SessionUID: id.SessionUID, Incarnation: id.Incarnation, PodUID: id.PodUID,
@@ -73,18 +78,30 @@ func Start(t testing.TB, id Identity, files map[string][]byte) *Agent {
 			},
 		},
 	}
+}
+
+func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+wire.DesiredPath, a.put)
 	mux.HandleFunc("GET "+wire.ObservedPath, a.get)
-	a.server = &http.Server{Handler: mux, TLSConfig: &tls.Config{
+	return mux
+}
+
+// serverTLS reads the files of a link Secret.
+func serverTLS(files map[string][]byte) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(files[wire.TLSCertFile], files[wire.TLSKeyFile])
+	if err != nil {
+		return nil, fmt.Errorf("reading the agent's certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(files[wire.TLSCAFile]) {
+		return nil, fmt.Errorf("%s holds no certificate", wire.TLSCAFile)
+	}
+	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, NextProtos: []string{"h2", "http/1.1"},
 		VerifyConnection: func(s tls.ConnectionState) error { return s.PeerCertificates[0].VerifyHostname(wire.ClientName) },
-	}}
-	a.listener = l
-	go a.server.ServeTLS(l, "", "")
-	t.Cleanup(a.Stop)
-	return a
+	}, nil
 }
 
 // Stop ends the agent and its connections.
