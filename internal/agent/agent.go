@@ -34,8 +34,9 @@ type Options struct {
 
 	// Sleep waits before a request is repeated, Random spreads the waits: a number in [0,1). Nil
 	// means the real ones.
-	Sleep  func(context.Context, time.Duration) error
-	Random func() float64
+	Sleep    func(context.Context, time.Duration) error
+	Random   func() float64
+	Boottime func() time.Duration // the clock of the lease; nil is CLOCK_BOOTTIME
 }
 
 const (
@@ -78,6 +79,7 @@ type Agent struct {
 	bound    policy.Profile // what the supervisors hold
 	closed   bool           // no call starts
 	running  int            // calls started and not answered yet
+	lease    lease
 	stopTurn context.CancelCauseFunc
 
 	provider   model.Connected
@@ -109,6 +111,9 @@ func New(o Options) (*Agent, error) {
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
+	}
+	if o.Boottime == nil {
+		o.Boottime = boottime
 	}
 	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now()}
 	a.root, a.cancel = context.WithCancel(context.Background())
@@ -153,6 +158,7 @@ func (a *Agent) recover() error {
 		return fmt.Errorf("the log volume belongs to session %s, not to %s: give each session a volume of its own",
 			s.SessionUID, a.o.SessionUID)
 	}
+	a.lease.expired = a.f.paused
 	if a.fresh {
 		a.epoch.Boot = 2 // behind the session's own first event, see begin
 		return nil
@@ -180,6 +186,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	wg.Go(a.applyPolicies)
 	wg.Go(a.turns)
 	wg.Go(a.watchTools)
+	wg.Go(a.watchLease)
 	wg.Wait()
 	return a.shutdown()
 }

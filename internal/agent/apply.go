@@ -38,10 +38,20 @@ func (a *Agent) applyPolicies() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for {
-		if a.awaitLocked(a.root, func() bool { return a.target != a.applied }) != nil {
+		err := a.awaitLocked(a.root, func() bool {
+			return a.target != a.applied || a.expiresLocked() || a.renewsLocked()
+		})
+		switch {
+		case err != nil:
 			return
+		case a.target != a.applied:
+			err = a.applyLocked(a.target)
+		case a.expiresLocked():
+			err = a.expireLocked()
+		case a.renewsLocked():
+			err = a.renewLocked()
 		}
-		if err := a.applyLocked(a.target); err != nil {
+		if err != nil {
 			return
 		}
 	}
@@ -71,12 +81,16 @@ func (a *Agent) applyLocked(p *pushed) error {
 		a.tools.Widen(a.epoch, a.bound)
 	}
 	a.applied = p
-	// A newer target that is narrower still keeps the gate closed.
-	a.closed = policy.EndsProcesses(to, a.target.doc.Policy)
 	a.o.Log.Info("A policy is applied", "mode", to.Mode.String(), "network", to.Network.String(),
 		"approval", to.Approval.String(), "digest", p.doc.Digest.Short(), "killed", killed, "epoch", a.epoch.String())
-	a.publishLocked()
+	a.reopenLocked()
 	return nil
+}
+
+// reopenLocked opens the gate again, unless a newer target is narrower still.
+func (a *Agent) reopenLocked() {
+	a.closed = policy.EndsProcesses(a.standingLocked(), a.target.doc.Policy)
+	a.publishLocked()
 }
 
 // narrowLocked returns when nothing wider than bound lives in any container and all that

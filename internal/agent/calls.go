@@ -77,7 +77,7 @@ func (a *Agent) runCall(ctx context.Context, w work) error {
 		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: "+stopText(ctx)+". Nothing happened.")
 	}
 	exited, out, err := a.wait(ctx, p)
-	p.stop = stopText(ctx)
+	p.stop, p.unheard = stopText(ctx), a.unheard()
 	return a.finish(resultOf(w, p, exited, out, err))
 }
 

@@ -90,6 +90,8 @@ func check(d wire.Desired) (policy.Document, error) {
 		return doc, refuse(http.StatusBadRequest, "config.runtimeContext: %.60q is neither %s nor %s", c.RuntimeContext, wire.RuntimeContextEnabled, wire.RuntimeContextSuppressed)
 	case min(c.Limits.MaxTurns, c.Limits.MaxStepsPerTurn, c.Limits.MaxTotalTokens) < 0:
 		return doc, refuse(http.StatusBadRequest, "config.limits: a limit is less than 0")
+	case d.LeaseSeconds < 0:
+		return doc, refuse(http.StatusBadRequest, "leaseSeconds: %d is negative", d.LeaseSeconds)
 	case d.Stamp.SessionUID != d.SessionUID:
 		return doc, refuse(http.StatusBadRequest, "stamp.sessionUID: it is not this session's")
 	}
@@ -122,6 +124,7 @@ func (a *Agent) acceptLocked(d wire.Desired, doc policy.Document) error {
 	}
 	a.fresh = false
 	a.config = &d.Config
+	a.lease.length = time.Duration(d.LeaseSeconds) * time.Second
 	a.aimLocked(pushed{doc: doc, stamp: d.Stamp, workspace: d.Config.Workspace})
 	if a.f.turn.open && a.f.turn.cancelled && a.stopTurn != nil {
 		a.stopTurn(errCancelled)

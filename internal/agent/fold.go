@@ -20,6 +20,7 @@ type fold struct {
 	session *eventlog.SessionStart
 	bootSeq uint64 // of the newest boot event
 	ended   bool
+	paused  bool // the lease is over
 
 	suppressed bool // the model is not told the policy: what is told is what stands
 
@@ -123,6 +124,8 @@ func (f *fold) apply(e eventlog.Event) error {
 		return with(e, func(p eventlog.ToolResult) error {
 			return f.onCall(p.CallID, func(c *call) { c.done = true })
 		})
+	case eventlog.TypeLeaseExpired, eventlog.TypeLeaseRenewed:
+		f.paused = e.Type == eventlog.TypeLeaseExpired
 	case eventlog.TypeSessionEnd:
 		f.ended = true
 	default:

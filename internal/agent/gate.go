@@ -32,6 +32,7 @@ type passed struct {
 	policy  policy.Policy  // that stood when it started
 	bound   time.Duration  // it takes no longer
 	stop    string         // why it was stopped, if it was
+	unheard bool           // it ended while the agent paused because nobody heard the operator
 }
 
 // pass lets a call start: its start is in the log, and only then the supervisor hears of it.
@@ -69,7 +70,7 @@ func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, erro
 }
 
 // openLocked reports whether the gate lets anything pass.
-func (a *Agent) openLocked() bool { return !a.closed && a.readyLocked() }
+func (a *Agent) openLocked() bool { return !a.closed && a.readyLocked() && !a.leaseOverLocked() }
 
 // wait returns how a call ended. When ctx ends it stops the call; a supervisor that does not
 // end it in time loses its connection, and with it everything that it runs.

@@ -60,7 +60,7 @@ func (a *Agent) activityLocked() wire.State {
 
 // readyLocked reports whether a step may start.
 func (a *Agent) readyLocked() bool {
-	return a.fatal == nil && a.lost == nil && a.config != nil && a.applied != nil && !a.lacksKeyLocked() &&
+	return a.fatal == nil && a.lost == nil && a.config != nil && a.applied != nil && !a.lacksKeyLocked() && !a.lease.expired &&
 		!slices.ContainsFunc(a.containersLocked(), func(c wire.Container) bool {
 			return !c.Connected || !c.Report.Level.AtLeast(a.neededLocked())
 		})

@@ -72,6 +72,9 @@ func ending(w work, p *passed, e wire.Exited, output string) (notes []string, is
 	case wire.Cancelled:
 		return []string{"(stopped: " + orElse(p.stop, "the turn was stopped") + ")"}, true, eventlog.OutcomeKilled
 	case wire.Narrowing:
+		if p.unheard {
+			return []string{textUnheard}, true, eventlog.OutcomeKilled
+		}
 		return []string{textNarrowed}, true, eventlog.OutcomeKilled
 	case wire.Refused:
 		return []string{"not started: " + orElse(e.Detail, "the supervisor refused it") + " (" + under + ")"}, true, eventlog.OutcomeRefused

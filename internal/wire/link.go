@@ -36,8 +36,10 @@ type Desired struct {
 	Stamp       policy.Stamp  `json:"stamp"`
 	Replaces    *policy.Stamp `json:"replaces,omitempty"` // only after a 409: the stamp that this push replaces
 	LogHead     LogHead       `json:"logHead"`            // the head that status knows
-	Messages    []Message     `json:"messages,omitempty"` // the undelivered ones, in order of delivery
-	Stop        bool          `json:"stop,omitempty"`     // finish the log and end
+	// LeaseSeconds is how long after the last request the agent may go on; 0 is for ever.
+	LeaseSeconds int64     `json:"leaseSeconds,omitempty"`
+	Messages     []Message `json:"messages,omitempty"` // the undelivered ones, in order of delivery
+	Stop         bool      `json:"stop,omitempty"`     // finish the log and end
 }
 
 // Config is what the loop needs of session and class. The agent takes it into the

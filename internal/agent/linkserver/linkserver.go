@@ -22,6 +22,8 @@ import (
 
 // Handler takes pushes and answers polls.
 type Handler interface {
+	// Heard is told of each request before what it asks for is done.
+	Heard()
 	// SetDesired takes a push; applied is false while it still drains. A
 	// *StatusError says that nothing changed, and why.
 	SetDesired(ctx context.Context, d wire.Desired) (o wire.Observed, applied bool, err error)
@@ -47,8 +49,8 @@ const (
 // Serve answers on l until ctx ends.
 func Serve(ctx context.Context, l net.Listener, id *Identity, h Handler, log *slog.Logger) error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("PUT "+wire.DesiredPath, func(w http.ResponseWriter, r *http.Request) { put(w, r, id, h) })
-	mux.HandleFunc("GET "+wire.ObservedPath, func(w http.ResponseWriter, r *http.Request) { poll(w, r, h) })
+	mux.HandleFunc("PUT "+wire.DesiredPath, func(w http.ResponseWriter, r *http.Request) { h.Heard(); put(w, r, id, h) })
+	mux.HandleFunc("GET "+wire.ObservedPath, func(w http.ResponseWriter, r *http.Request) { h.Heard(); poll(w, r, h) })
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: proofTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeader,
 		IdleTimeout: 2 * time.Minute, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),

@@ -41,6 +41,8 @@ func (h *handler) SetDesired(_ context.Context, d wire.Desired) (wire.Observed, 
 	return h.observed, h.applied, h.err
 }
 
+func (h *handler) Heard() {}
+
 func (h *handler) Observed(_ context.Context, after uint64) wire.Observed {
 	o := h.observed
 	o.Revision = after + 1
