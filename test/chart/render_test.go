@@ -31,6 +31,7 @@ var renderings = map[string][]string{
 		"--set", "defaultClass.name=strict", "--set", "defaultClass.toolsImage=debian:13", "--set", "defaultClass.systemPrompt=Be brief.",
 		"--set", "defaultClass.model.allowedNames={a,b}", "--set", "defaultClass.model.keySecretName=model-key",
 		"--set", "defaultClass.model.insecureHTTP=true", "--set", "defaultClass.ceiling.maxMode=read-only",
+		"--set", "defaultClass.model.provider=Anthropic", "--set", "defaultClass.model.contextWindow=200000", "--set", "defaultClass.limits.maxTurns=5",
 		"--set", "defaultClass.ceiling.onExceed=Reject", "--set", "defaultClass.resources.toolsRW.limits.cpu=2",
 		"--set", "defaultClass.security.toolsUser=1001", "--set", "defaultClass.storage.type=EmptyDir", "--set", "defaultClass.storage.size=5Gi",
 	}, withModel...),
@@ -154,6 +155,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		want string
 	}{
 		"a misspelt value":      {[]string{"--set", "defaultClass.modell.baseURL=x"}, "'modell' not allowed"},
+		"an unknown provider":   {[]string{"--set", "defaultClass.model.provider=OpenAI"}, "'OpenAIChat', 'Anthropic'"},
 		"an unknown mode":       {[]string{"--set", "defaultClass.ceiling.maxMode=all"}, "'read-only', 'workspace-write', 'danger-full-access'"},
 		"an unknown policy":     {[]string{"--set", "image.pullPolicy=Sometimes"}, "'Always', 'IfNotPresent', 'Never'"},
 		"an endpoint, no model": {[]string{"--set", "defaultClass.model.baseURL=https://x/v1"}, "defaultClass.model.defaultName is not set: name the model"},
