@@ -7,6 +7,7 @@ package conformance
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/agentsession-dev/operator/internal/runner/runnertest"
@@ -26,6 +27,11 @@ func mutant(t *testing.T, mutation string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func runToolbox(args ...string) (string, error) {
+	b, err := exec.Command(toolbox, args...).CombinedOutput()
+	return string(b), err
 }
 
 func TestMain(m *testing.M) {
