@@ -154,6 +154,18 @@ func TestAContextOverflowIsMendedOnce(t *testing.T) {
 	}
 }
 
+// Where there is nothing to shorten, the endpoint's refusal ends the turn and is told.
+func TestAnOverflowThatNothingMends(t *testing.T) {
+	model := newEndpoint(t, func(int, chatRequest) reply {
+		return reply{status: http.StatusBadRequest, said: "prompt is too long"}
+	})
+	s := start(t, model, nil)
+	s.switchTo(policy.ReadOnly)
+	if got := s.say("m1", "go"); got.Reason != ReasonModelFailed || !strings.Contains(got.Reply, "context window") || len(model.seen()) != 1 {
+		t.Errorf("the turn ended with %+v after %d requests", got, len(model.seen()))
+	}
+}
+
 // A summary that does not come is no reason to stop while there is room, and an overflow that nothing can be taken from is said.
 func TestASummaryThatDoesNotCome(t *testing.T) {
 	model := newEndpoint(t, func(n int, r chatRequest) reply {

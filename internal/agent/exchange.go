@@ -41,10 +41,12 @@ func (a *Agent) request(ctx context.Context) (model.Answer, error) {
 	if failure, typed := errors.AsType[*model.Error](err); !typed || failure.Kind != model.ContextOverflow {
 		return answer, err
 	}
-	if shorter, err := a.compact(ctx, eventlog.CauseOverflow); err != nil {
+	shorter, compactErr := a.compact(ctx, eventlog.CauseOverflow)
+	switch {
+	case compactErr != nil:
+		return model.Answer{}, compactErr
+	case !shorter:
 		return model.Answer{}, err
-	} else if !shorter {
-		return answer, err
 	}
 	return a.exchange(ctx, func(int) (outgoing, error) { return a.sendable(ctx) })
 }
