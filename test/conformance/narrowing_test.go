@@ -3,7 +3,11 @@
 package conformance
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,35 +16,99 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
+// NARROWINGS in the environment sets how often TestAfterNarrowedNotAByteIsWritten narrows.
+func narrowings(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("NARROWINGS")
+	if text == "" {
+		return 100
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("NARROWINGS must be a number above 0, not %q", text)
+	}
+	return n
+}
+
+// writers write to the file that the shell variable f names, each in another way that
+// could outlive a call: a shell that ignores signals, a daemon, a descriptor that was
+// opened before, a mapping.
+var writers = []string{
+	`trap '' TERM; while :; do echo x >> $f; sleep 0.02; done`,
+	`(setsid sh -c 'trap "" TERM HUP; while :; do echo x >> '$f'; done' </dev/null >/dev/null 2>&1 &) ; sleep 1000`,
+	`exec 9>>$f; while :; do echo x >&9; done`,
+	`exec python3 -c "
+import mmap, os, sys
+f = open('$f', 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 4096); os.close(os.dup(f.fileno())); n = 0
+while True:
+    n = (n + 1) % 251; m[7:8] = bytes([n]); f.seek(0, 2); f.write(b'x'); f.flush()"`,
+}
+
+// Under load of every kind: after narrowed, nothing of an earlier time lives or writes.
+// What is kept open by a mapping is told by content, not by size.
 func TestAfterNarrowedNotAByteIsWritten(t *testing.T) {
 	p := runnertest.NewPod(t, toolbox)
 	c, _, l := connect(t, p, wire.ToolsRW, danger, runnertest.Options{})
-	sizes := map[string]int64{}
-	for i := range 100 {
+	states := map[string]string{}
+	var took []time.Duration
+	rounds, early := narrowings(t), int64(0)
+	for i := range rounds {
 		prof := []policy.Profile{workspace, danger}[i%2]
 		name := fmt.Sprintf("written-%d", i)
-		writer := start(t, l, prof, fmt.Sprintf(`trap '' TERM; while :; do echo x >> %s; sleep 0.02; done`, name))
+		writer := start(t, l, prof, fmt.Sprintf("f=%s\n%s", name, writers[i%len(writers)]))
 		storm := start(t, l, prof, `while :; do (setsid sh -c 'sleep 5' &) ; done`)
 		awaitFile(t, p.Path("workspace", name))
+		begun := time.Now()
 		n, err := l.Narrow(readOnly)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sizes[name] = sizeOf(t, p.Path("workspace", name))
+		took = append(took, time.Since(begun))
+		states[name] = contentOf(t, p.Path("workspace", name))
 		wantEmpty(t, c)
 		if n.Killed == 0 {
 			t.Errorf("narrowed says that %d processes were ended", n.Killed)
 		}
 		wantExitedBeforeNarrowed(t, l, n.Epoch, writer, storm)
+		l.Forget()
 		if err := l.Widen(danger); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for name, size := range sizes {
-		if now := sizeOf(t, p.Path("workspace", name)); now != size {
-			t.Errorf("%s had %d bytes when narrowed came and has %d", name, size, now)
+		if i == rounds/10 {
+			early = memoryOf(t, c)
 		}
 	}
+	for name, state := range states {
+		if now := contentOf(t, p.Path("workspace", name)); now != state {
+			t.Errorf("%s is not what it was when narrowed came", name)
+		}
+	}
+	late := memoryOf(t, c)
+	slices.Sort(took)
+	t.Logf("%d narrowings: median %v, 9 of 10 within %v, 99 of 100 within %v, the longest %v; the supervisor had %d KiB early and %d KiB at the end",
+		rounds, took[rounds/2], took[rounds*9/10], took[rounds*99/100], took[rounds-1], early, late)
+	if late > early+8<<10 {
+		t.Errorf("the supervisor grew from %d KiB to %d KiB", early, late)
+	}
+}
+
+func contentOf(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d %x", len(b), sha256.Sum256(b))
+}
+
+// memoryOf is the resident memory of a container's supervisor in KiB.
+func memoryOf(t *testing.T, c *runnertest.Container) int64 {
+	t.Helper()
+	kib, err := c.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
 }
 
 func wantExitedBeforeNarrowed(t *testing.T, l *runnertest.Link, e wire.Epoch, calls ...string) {

@@ -145,6 +145,15 @@ func (l *Link) Frames() []wire.Frame {
 	return l.frames[:len(l.frames):len(l.frames)]
 }
 
+// Forget drops the frames and the output so far: a test of many calls needs them no more.
+func (l *Link) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frames = nil
+	clear(l.output)
+	clear(l.bytes)
+}
+
 // Starve makes the agent read the output of a call without giving credit for more.
 func (l *Link) Starve(id string) {
 	l.mu.Lock()

@@ -205,6 +205,24 @@ func (c *Container) pid() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(b)))
 }
 
+// Memory is the supervisor's resident memory in KiB.
+func (c *Container) Memory() (int64, error) {
+	pid, err := c.pid()
+	if err != nil {
+		return 0, err
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), "\nVmRSS:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0, errors.New("the process has no resident memory")
+	}
+	return strconv.ParseInt(fields[0], 10, 64)
+}
+
 // Processes counts the processes in the container, the supervisor included.
 func (c *Container) Processes() (int, error) {
 	pids, err := c.Pids()
