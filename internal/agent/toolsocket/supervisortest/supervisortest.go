@@ -109,6 +109,16 @@ func Dial(dir string, hello wire.Hello, lock *os.File) (*net.UnixConn, error) {
 	return c, nil
 }
 
+// dial keeps the connection for Hangup before the agent can call it connected.
+func (s *Supervisor) dial(hello wire.Hello, lock *os.File) (c *net.UnixConn, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c, err = Dial(s.Dir, hello, lock); err == nil {
+		s.control = c
+	}
+	return c, err
+}
+
 // session is one connection. Everything that it started has ended when it returns.
 func (s *Supervisor) session(ctx context.Context, lock *os.File) error {
 	level := s.Level
@@ -116,15 +126,12 @@ func (s *Supervisor) session(ctx context.Context, lock *os.File) error {
 		level = wire.LevelFull
 	}
 	hello := wire.Hello{Wire: wire.Version, Container: s.Container, Boot: rand.Text(), Enforcement: wire.Enforcement{Level: level, LandlockABI: 7}}
-	control, err := Dial(s.Dir, hello, lock)
+	control, err := s.dial(hello, lock)
 	if err != nil {
 		return err
 	}
 	defer control.Close()
 	defer context.AfterFunc(ctx, func() { _ = control.Close() })()
-	s.mu.Lock()
-	s.control = control
-	s.mu.Unlock()
 	first, err := wire.ReadFrame(control)
 	if err != nil || first.Welcome == nil {
 		return fmt.Errorf("no welcome: %w", err)
