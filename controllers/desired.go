@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -125,10 +126,11 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Limits:         limitsOf(s.Spec.Limits, class.Spec.Limits),
 			RuntimeContext: wire.RuntimeContext(s.Spec.RuntimeContext),
 		},
-		Policy:   string(w.policy.document.Bytes),
-		Stamp:    w.policy.stamp,
-		Replaces: replaces,
-		Messages: undelivered(w.messages),
+		Policy:       string(w.policy.document.Bytes),
+		Stamp:        w.policy.stamp,
+		Replaces:     replaces,
+		LeaseSeconds: cmp.Or(class.Spec.PolicyLeaseSeconds, v1alpha1.DefaultPolicyLeaseSeconds),
+		Messages:     undelivered(w.messages),
 	}
 	if l := s.Status.Log; l != nil {
 		d.LogHead = wire.LogHead{Seq: uint64(l.LastSeq), Digest: l.Digest}

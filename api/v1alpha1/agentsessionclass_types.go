@@ -17,7 +17,9 @@ const (
 	DefaultToolsUser   int64 = 65533
 	DefaultFSGroup     int64 = 65533
 	DefaultStorageSize       = "1Gi"
-	DefaultMinimum           = MinimumFiles
+	// DefaultPolicyLeaseSeconds is how long a session may go on without the operator.
+	DefaultPolicyLeaseSeconds int64 = 600
+	DefaultMinimum                  = MinimumFiles
 )
 
 // AgentSessionClass says how sessions run and what they may reach at most.
@@ -93,6 +95,15 @@ type AgentSessionClassSpec struct {
 	// Lowering it narrows running sessions at once.
 	// +required
 	Ceiling Ceiling `json:"ceiling"`
+
+	// policyLeaseSeconds is how long a session that works may go on after it heard
+	// the operator last. Then it pauses: no call and no model request starts and
+	// everything that runs in its tools containers is ended, until the operator is
+	// back. A session that does nothing is not concerned. Unset: 600.
+	// +optional
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=86400
+	PolicyLeaseSeconds int64 `json:"policyLeaseSeconds,omitempty"`
 
 	// enforcement says what a node must be able to enforce. It holds at once.
 	// +optional
