@@ -44,6 +44,7 @@ func conditionsOf(w *world) []metav1.Condition {
 	mode := modeAppliedOf(w, completed, suspended, enforced)
 	active := activeOf(w, completed, suspended, runner)
 	ready := readyOf(w, completed, accepted, suspended, runner, enforced, mode)
+	outdated := outdatedOf(w, completed)
 	stalled := stalledOf(completed, accepted, suspended, runner, enforced)
 
 	var list []metav1.Condition
@@ -58,6 +59,7 @@ func conditionsOf(w *world) []metav1.Condition {
 		{v1alpha1.ConditionModeApplied, mode},
 		{v1alpha1.ConditionActive, active},
 		{v1alpha1.ConditionSuspended, suspended},
+		{v1alpha1.ConditionOutdated, outdated},
 		{v1alpha1.ConditionCompleted, completed},
 		{v1alpha1.ConditionStalled, stalled},
 	} {

@@ -55,6 +55,9 @@ func drawWorld(t *rapid.T) *world {
 		w.persist()
 	}
 	w.session.Spec.Suspend = flip("suspend")
+	if flip("outdated") {
+		w.inputs = "other"
+	}
 	w.session.Generation = rapid.Int64Range(1, 4).Draw(t, "generation")
 	if flip("not started") {
 		w.session.Status.StartTime = nil

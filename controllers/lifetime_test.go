@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/controllers/link"
+	"github.com/agentsession-dev/operator/controllers/podspec"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -211,5 +212,74 @@ func TestIdleConditions(t *testing.T) {
 	}
 	if w.pod.Status.Phase != corev1.PodRunning || w.suspending() {
 		t.Error("a session whose log would end is suspended")
+	}
+}
+
+// An outdated pod is replaced when that disturbs nobody, and not again and again.
+func TestWhenAnOutdatedPodIsReplaced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		want   bool
+	}{
+		"idle":                         {func(*world) {}, true},
+		"the class says OnRestart":     {func(w *world) { w.class.Spec.UpdateStrategy = v1alpha1.UpdateOnRestart }, false},
+		"the class says nothing":       {func(w *world) { w.class.Spec.UpdateStrategy = "" }, false},
+		"the pod is current":           {func(w *world) { w.inputs = w.pod.Annotations[podspec.AnnotationInputs] }, false},
+		"today's inputs are not known": {func(w *world) { w.inputs = "" }, false},
+		"the log would end":            {ephemeral, false},
+		"a turn runs":                  {func(w *world) { w.observation.Observed.Activity.State = wire.InTurn }, false},
+		"a message waits":              {func(w *world) { w.messages = []v1alpha1.SessionMessage{{}} }, false},
+		"the agent has not been heard": {func(w *world) { w.observation = link.Observation{} }, false},
+		"the pod is young":             {func(w *world) { w.pod.CreationTimestamp = metav1.NewTime(noon.Add(-time.Second)) }, false},
+		"somebody took our annotation": {func(w *world) { delete(w.pod.Annotations, podspec.AnnotationInputs) }, false},
+		"no pod would come after it":   {func(w *world) { w.refused = refuse("x", "x") }, false},
+		"the session is finished":      {func(w *world) { complete(w, time.Minute) }, false},
+		"the pod is on its way out":    {func(w *world) { w.pod.DeletionTimestamp = new(metav1.NewTime(noon)) }, false},
+		"admission added a container":  {func(w *world) { w.pod.Spec.Containers = append(w.pod.Spec.Containers, corev1.Container{Name: "x"}) }, true},
+		"admission alone changed a pod": {func(w *world) {
+			w.inputs = w.pod.Annotations[podspec.AnnotationInputs]
+			w.pod.Spec.PriorityClassName = "x"
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := idle()
+			w.class.Spec.UpdateStrategy, w.inputs = v1alpha1.UpdateWhenIdle, "other"
+			tc.change(w)
+			if got := w.replaceable(); got != tc.want {
+				t.Errorf("replaceable() = %t", got)
+			}
+		})
+	}
+}
+
+func TestWhichMessagesAreSuperfluous(t *testing.T) {
+	w := idle()
+	w.class.Spec.History.Messages = new(int32(2))
+	for i := range 6 {
+		m := v1alpha1.SessionMessage{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i)), OwnerReferences: []metav1.OwnerReference{{UID: w.session.UID}}}}
+		if i != 1 { // it waits for its answer
+			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAnswered, Status: metav1.ConditionTrue})
+		}
+		if i == 2 {
+			m.OwnerReferences = nil // it is not ours to remove
+		}
+		w.messages = append(w.messages, m)
+	}
+	names := func() (s string) {
+		for _, m := range superfluous(w) {
+			s += m.Name
+		}
+		return s
+	}
+	if got := names(); got != "ad" {
+		t.Errorf("superfluous are %q, want a and d", got)
+	}
+	w.class.Spec.History.Messages = new(int32(0))
+	if got := names(); got != "adef" {
+		t.Errorf("with none to keep %q", got)
+	}
+	w.class.Spec.History.Messages = nil
+	if got := names(); got != "" {
+		t.Errorf("with the default %q", got)
 	}
 }

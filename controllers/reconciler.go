@@ -79,6 +79,7 @@ func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	out := r.ensurePod(ctx, w)
 	out = out.and(r.setDesired(ctx, w))
 	out = out.and(r.suspendIdle(ctx, w))
+	out = out.and(r.replaceOutdated(ctx, w))
 	// A session may be finished once the senders are told, and not before.
 	written := r.tellSenders(ctx, w)
 	written = written.and(r.writeStatus(ctx, w))
@@ -87,6 +88,7 @@ func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	}
 	out = out.and(written)
 	if out.err == nil {
+		out = out.and(r.pruneMessages(ctx, w))
 		out = out.and(r.expire(ctx, w))
 	}
 	return out.and(outcome{after: w.nextTime()})

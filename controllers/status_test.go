@@ -227,6 +227,14 @@ func TestConditions(t *testing.T) {
 			},
 			[]string{"Ready=False/LogRolledBack", "RunnerReady=False/LogRolledBack", "Stalled=True/LogRolledBack", "Completed=False/Running"}, "event 5",
 		},
+		"the pod is of an older class": {
+			func(w *world) { w.inputs = "other" },
+			[]string{"Ready=True/Running", "Outdated=True/InputsChanged", "Stalled=False/None"}, "",
+		},
+		"the pod is of today's class": {
+			func(w *world) { w.inputs = w.pod.Annotations[podspec.AnnotationInputs] },
+			[]string{"Outdated=False/Current"}, "",
+		},
 		"an image cannot be pulled": {
 			func(w *world) {
 				w.pod.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: wire.ToolsRO, Image: "tools:x",
@@ -356,7 +364,7 @@ func TestConditions(t *testing.T) {
 // checkStatus holds of every status, whatever the world.
 func checkStatus(t *testing.T, w *world, status v1alpha1.AgentSessionStatus) {
 	t.Helper()
-	if status.ObservedGeneration != w.session.Generation || len(status.Conditions) != 9 {
+	if status.ObservedGeneration != w.session.Generation || len(status.Conditions) != 10 {
 		t.Errorf("observedGeneration %d, %d conditions", status.ObservedGeneration, len(status.Conditions))
 	}
 	for _, c := range status.Conditions {

@@ -42,6 +42,7 @@ type world struct {
 	foreign      bool                          // a pod of another owner has the name
 	claim        *corev1.PersistentVolumeClaim // nil when absent or not needed; ours
 	foreignClaim bool                          // a claim of another owner has the name
+	inputs       string                        // digest of what a pod would be built from today
 	messages     []v1alpha1.SessionMessage     // in the order of delivery
 
 	policy      *resolved        // nil when there is none to enforce
@@ -74,6 +75,7 @@ func (r *SessionReconciler) observe(ctx context.Context, name types.NamespacedNa
 	if err := r.observePod(ctx, w); err != nil {
 		return nil, err
 	}
+	w.inputs = r.inputsToday(w)
 	return w, r.observeClaim(ctx, w)
 }
 

@@ -108,7 +108,43 @@ type AgentSessionClassSpec struct {
 	// enforcement says what a node must be able to enforce. It holds at once.
 	// +optional
 	Enforcement Enforcement `json:"enforcement,omitzero"`
+
+	// history says how much of what is over stays in the apiserver.
+	// +optional
+	History History `json:"history,omitzero"`
+
+	// updateStrategy says when a pod is replaced that was built from older inputs
+	// than today's (condition Outdated). WhenIdle: when the session is idle, if its
+	// storage outlives pods. OnRestart: it is not; the next pod is built anew.
+	// Unset: OnRestart.
+	// +optional
+	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
 }
+
+// History is how much of what is over stays in the apiserver.
+type History struct {
+	// messages that are answered stay as objects, the newest so many of a session.
+	// The session's log keeps all. Unset: 50.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Messages *int32 `json:"messages,omitempty"`
+}
+
+// DefaultHistoryMessages is how many answered messages stay where the class does
+// not say.
+const DefaultHistoryMessages = 50
+
+// UpdateStrategy is when outdated pods are replaced.
+// +kubebuilder:validation:Enum=WhenIdle;OnRestart
+type UpdateStrategy string
+
+const (
+	// UpdateWhenIdle replaces them when their session is idle.
+	UpdateWhenIdle UpdateStrategy = "WhenIdle"
+	// UpdateOnRestart leaves them until they end for another reason.
+	UpdateOnRestart UpdateStrategy = "OnRestart"
+)
 
 // Enforcement is what a node must be able to enforce.
 type Enforcement struct {

@@ -21,6 +21,9 @@ const (
 	// ConditionSuspended is True when the session has no pod because that is wanted, and
 	// its state is kept.
 	ConditionSuspended = "Suspended"
+	// ConditionOutdated is True when the pod was built from older inputs than today's:
+	// another class or another operator.
+	ConditionOutdated = "Outdated"
 	// ConditionCompleted is True when the session is finished for good.
 	ConditionCompleted = "Completed"
 	// ConditionStalled is True when the session goes on only if somebody acts.
@@ -142,6 +145,14 @@ const (
 	ReasonWaitingForInput = "WaitingForInput"
 	// ReasonPaused is set when the agent starts nothing because something is missing.
 	ReasonPaused = "Paused"
+)
+
+// Reasons of Outdated.
+const (
+	// ReasonCurrent is set on Outdated=False.
+	ReasonCurrent = "Current"
+	// ReasonInputsChanged is set on Outdated=True.
+	ReasonInputsChanged = "InputsChanged"
 )
 
 // Reasons of Suspended.

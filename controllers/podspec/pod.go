@@ -3,6 +3,10 @@
 package podspec
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +18,24 @@ import (
 
 // Pod is the pod of a session. It passes the Pod Security Standard restricted.
 func Pod(in Input) *corev1ac.PodApplyConfiguration {
+	return pod(in).WithAnnotations(map[string]string{AnnotationInputs: Inputs(in)})
+}
+
+// AnnotationInputs is the digest of what a pod was built from.
+const AnnotationInputs = v1alpha1.GroupName + "/inputs"
+
+// Inputs is the digest of what a pod is built from, whichever incarnation it is.
+func Inputs(in Input) string {
+	in.Incarnation = ""
+	b, err := json.Marshal(pod(in))
+	if err != nil {
+		panic(fmt.Sprintf("podspec: encoding a pod: %v", err)) // cannot happen
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+func pod(in Input) *corev1ac.PodApplyConfiguration {
 	return corev1ac.Pod(PodName(in.Session), in.Session.Namespace).
 		WithLabels(in.labels()).
 		WithLabels(map[string]string{"sidecar.istio.io/inject": "false"}).

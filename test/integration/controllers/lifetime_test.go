@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/internal/wire"
@@ -139,6 +140,61 @@ func TestTheDeadlineEndsTheSession(t *testing.T) {
 	b.wants("Completed=True/DeadlineExceeded", "Ready=False/DeadlineExceeded", "RunnerReady=False/DeadlineExceeded")
 	if p := b.pod(); p != nil && p.DeletionTimestamp == nil {
 		t.Error("the pod of a finished session is left running")
+	}
+	b.quiet()
+}
+
+func TestAnOutdatedPodIsReplacedWhenIdle(t *testing.T) {
+	b := newBench(t)
+	b.persist(v1alpha1.RetentionDelete)
+	b.ready(v1alpha1.ModeReadOnly)
+	b.wants("Outdated=False/Current")
+	b.class.Spec.Images.Tools, b.class.Spec.UpdateStrategy = "tools:2", v1alpha1.UpdateOnRestart
+	if err := admin.Update(t.Context(), b.class); err != nil {
+		t.Fatal(err)
+	}
+	b.until("ModeApplied=True/Applied")
+	b.wants("Outdated=True/InputsChanged", "Ready=True/Running")
+	b.quiet()
+	first := b.pod()
+	b.class.Spec.UpdateStrategy = v1alpha1.UpdateWhenIdle
+	if err := admin.Update(t.Context(), b.class); err != nil {
+		t.Fatal(err)
+	}
+	b.forward(2 * time.Minute)
+	b.step()
+	b.step()
+	second := b.pod()
+	if second == nil || second.UID == first.UID || second.Spec.Containers[0].Image != "tools:2" {
+		t.Fatalf("the pod was not replaced:\n%s", b.conditions())
+	}
+	b.start()
+	b.until("Ready=True/Running")
+	b.wants("Outdated=False/Current")
+	b.forward(10 * time.Minute)
+	b.quiet()
+}
+
+func TestAnsweredMessagesAreRemovedBeyondTheHistory(t *testing.T) {
+	b := newBench(t)
+	b.class.Spec.History.Messages = new(int32(1))
+	if err := admin.Update(t.Context(), b.class); err != nil {
+		t.Fatal(err)
+	}
+	b.ready(v1alpha1.ModeReadOnly)
+	first, second := b.say("a", "one"), b.say("b", "two")
+	b.deliver(second)
+	b.answer("Completed")
+	for b.refresh(second, v1alpha1.ConditionAnswered) != "True/Answered" {
+		<-b.woken
+		b.step()
+	}
+	b.step()
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(first), first); !apierrors.IsNotFound(err) {
+		t.Errorf("the older message is still there: %v", err)
+	}
+	if got := b.refresh(second, v1alpha1.ConditionAnswered); got != "True/Answered" {
+		t.Errorf("the newest message is %s", got)
 	}
 	b.quiet()
 }
