@@ -28,7 +28,7 @@ test: unit integration conformance e2e ## Run every test: unit, API, controllers
 
 unit: ## Run the tests beside the code
 	go vet ./...
-	go test $$(go list ./... | grep -v /test/)
+	go test $$(go list ./... | grep -v /test/) ./test/bugclasses
 	cd hack/kube && CGO_ENABLED=0 go test . ./internal/... ./cmd/nodeimage
 	cd hack/images && go test ./...
 
