@@ -23,6 +23,8 @@ type remembered struct {
 	uid         types.UID
 	written     *v1alpha1.AgentSession // what was written last, until the cache has it
 	at          time.Time              // when
+	aimed       int64                  // the newest generation that is to be applied
+	since       time.Time              // when it was seen first
 	incarnation string                 // of the link Secret that was created for a pod which is not
 }
 
@@ -40,6 +42,31 @@ func (m *memory) newest(cached *v1alpha1.AgentSession) *v1alpha1.AgentSession {
 	r.written = nil
 	m.putLocked(cached, r)
 	return cached
+}
+
+// aim remembers when a generation was seen first that status does not know yet.
+func (m *memory) aim(s *v1alpha1.AgentSession, now time.Time) {
+	if s.Status.StartTime == nil || s.Status.ObservedGeneration >= s.Generation {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.ofLocked(s); r.aimed != s.Generation {
+		r.aimed, r.since = s.Generation, now
+		m.putLocked(s, r)
+	}
+}
+
+// hit returns when the present generation was seen first, once; zero after that.
+func (m *memory) hit(s *v1alpha1.AgentSession) (since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(s)
+	if r.aimed == s.Generation {
+		since, r.since = r.since, time.Time{}
+		m.putLocked(s, r)
+	}
+	return since
 }
 
 // seen lets go of what was written once the cache has it.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/controllers/link"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -105,6 +106,7 @@ func (w *world) resolve() {
 // writeStatus writes the status if it changed; counters alone at most every 30 s.
 func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
 	before, after := w.session.Status, statusOf(w)
+	r.memory.aim(w.session, w.now)
 	switch compare(before, after) {
 	case unchanged:
 		return outcome{}
@@ -121,6 +123,11 @@ func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
 	}
 	r.memory.wrote(next, w.now)
 	w.session = next
+	if isTrue(after.Conditions, v1alpha1.ConditionModeApplied) {
+		if since := r.memory.hit(next); !since.IsZero() {
+			observeApplied(since, r.Now())
+		}
+	}
 	notes := notesOn(&before, &after)
 	r.record(next, notes)
 	for _, n := range notes {

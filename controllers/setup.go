@@ -42,10 +42,32 @@ func CacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                   {Label: ours},
+			&corev1.Pod{}:                   {Label: ours, Transform: slimPod},
 			&corev1.PersistentVolumeClaim{}: {Label: ours},
 		},
 	}
+}
+
+// slimPod takes from a pod what nobody here looks at, which is most of it: what was asked
+// for stands in session and class.
+func slimPod(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	p.ManagedFields = nil
+	p.Spec = corev1.PodSpec{
+		NodeName: p.Spec.NodeName, InitContainers: slimContainers(p.Spec.InitContainers), Containers: slimContainers(p.Spec.Containers),
+	}
+	return p, nil
+}
+
+func slimContainers(all []corev1.Container) []corev1.Container {
+	var slim []corev1.Container
+	for _, c := range all {
+		slim = append(slim, corev1.Container{Name: c.Name, Image: c.Image, Args: c.Args})
+	}
+	return slim
 }
 
 // SetupWithManager registers the controller, its watches and its indexes.

@@ -101,7 +101,11 @@ func run(ctx context.Context, o options) error {
 		AgentImage: o.image,
 		Now:        time.Now,
 	}
-	r.Links = link.New(ctx, link.Options{Credentials: ca, Wake: r.Wake})
+	links := link.New(ctx, link.Options{Credentials: ca, Wake: r.Wake, Failed: controllers.CountLinkError})
+	r.Links = links
+	if err := controllers.RegisterHeld(links.Held); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
 	if err := r.SetupWithManager(ctx, m); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/agentsession-dev/operator/controllers/link"
+)
+
+// Labels are from small closed sets: what a user or an agent chooses never becomes one.
+var (
+	policyApplied = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "agentsession_policy_applied_seconds",
+		Help:    "Time from when the operator first sees a new generation of a running session until its status says that the policy is applied.",
+		Buckets: []float64{.005, .01, .015, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	})
+	linkErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentsession_link_errors_total",
+		Help: "Exchanges with agents that failed, by how.",
+	}, []string{"kind"})
+)
+
+func init() {
+	metrics.Registry.MustRegister(policyApplied, linkErrors)
+	for _, kind := range link.Kinds() {
+		linkErrors.WithLabelValues(kind)
+	}
+}
+
+// CountLinkError counts an exchange that failed, see link.Kinds.
+func CountLinkError(kind string) { linkErrors.WithLabelValues(kind).Inc() }
+
+// RegisterHeld publishes how many agents are listened to.
+func RegisterHeld(held func() int) error {
+	return metrics.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentsession_links_held",
+		Help: "Agents that are listened to now; the others are at rest and are dialled on demand.",
+	}, func() float64 { return float64(held()) }))
+}
+
+func observeApplied(since, now time.Time) { policyApplied.Observe(max(0, now.Sub(since).Seconds())) }
