@@ -37,7 +37,8 @@ integration: kube-binaries $(HELM) ## Test the API, the controllers and the char
 
 conformance: ## Test the confinement in the kernel of this machine (root)
 	@test "$$(id -u)" = 0 || { echo "make conformance needs root: it builds containers to test in. Use sudo -E make conformance."; exit 1; }
-	go test ./test/conformance/...
+	@$(KUBE) packages
+	go test -timeout 20m $(RUN) ./test/conformance/...
 
 e2e: cluster images $(HELM) ## Test on a real cluster
 	$(ENV) E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v $(RUN) ./test/e2e/...

@@ -15,6 +15,18 @@ import (
 	"github.com/agentsession-dev/operator/hack/kube/internal/host"
 )
 
+func runPackages(ctx context.Context, o options) error {
+	if err := host.EnsurePath(); err != nil {
+		return err
+	}
+	if missing := host.MissingPackages(); len(missing) > 0 {
+		if err := requireRoot("installs the Debian packages " + strings.Join(missing, " ")); err != nil {
+			return err
+		}
+	}
+	return host.InstallPackages(ctx, func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
+}
+
 func runBuild(ctx context.Context, o options) error {
 	k, err := o.cluster(ctx)
 	if err != nil {

@@ -27,6 +27,7 @@ const usage = `kube runs a Kubernetes cluster of one node on this machine.
 
 usage: kube COMMAND [FLAGS]
 
+  packages      install the Debian packages that the cluster needs (up does it too)
   build         build the cluster's programs into the cache (up does it too)
   up            start the cluster, or what of it does not run
   down          stop it and remove what it left (--keep: but not objects and images)
@@ -84,7 +85,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 var commands = map[string]func(context.Context, options) error{
-	"build": runBuild, "up": runUp, "down": runDown, "status": runStatus,
+	"packages": runPackages, "build": runBuild, "up": runUp, "down": runDown, "status": runStatus,
 	"load": runLoad, "kubeconfig": runKubeconfig, "env": runEnv,
 }
 
