@@ -18,6 +18,7 @@
 //
 // The package decides how a call is started, watched and ended. It knows nothing of
 // agents, epochs or credits. Any step that fails means that nothing of the call has run.
+// docs/enforcement.md says the same in the words of who checks it.
 package call
 
 // fdOrders is init's end of the socket pair.
