@@ -80,9 +80,9 @@ func (r *SessionReconciler) ensurePod(ctx context.Context, w *world) outcome {
 
 // removePod deletes the pod that was seen, not one that has taken its name since, and
 // the link Secret of that incarnation.
-func (r *SessionReconciler) removePod(ctx context.Context, w *world) outcome {
+func (r *SessionReconciler) removePod(ctx context.Context, w *world, how ...client.DeleteOption) outcome {
 	log.FromContext(ctx).Info("Deleting runner pod", "pod", klog.KObj(w.pod))
-	err := r.Client.Delete(ctx, w.pod, client.Preconditions{UID: &w.pod.UID})
+	err := r.Client.Delete(ctx, w.pod, append(how, client.Preconditions{UID: &w.pod.UID})...)
 	if client.IgnoreNotFound(err) != nil {
 		return broke(err, "deleting pod %s", w.pod.Name)
 	}

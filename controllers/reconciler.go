@@ -79,6 +79,7 @@ func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	w.resolve()
 	out := r.ensurePod(ctx, w)
 	out = out.and(r.setDesired(ctx, w))
+	out = out.and(r.endOverdue(ctx, w))
 	out = out.and(r.suspendIdle(ctx, w))
 	out = out.and(r.replaceOutdated(ctx, w))
 	// A session may be finished once the senders are told, and not before.

@@ -76,6 +76,7 @@ type Agent struct {
 	applied  *pushed // the newest policy applied in this boot
 	epoch    wire.Epoch
 	drains   wire.Epoch     // of the newest narrowing: what containers have to confirm
+	overdue  wire.Epoch     // of the newest narrowing that was not confirmed in time
 	bound    policy.Profile // what the supervisors hold
 	closed   bool           // no call starts
 	running  int            // calls started and not answered yet

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/wire"
 )
 
 // narrowPatience is how long a connected supervisor may take to confirm a narrowing.
-// Then its connection is dropped, and it must empty its container to come back.
+// Then its connection is dropped, and it must empty its container to come back; until it
+// does it is reported as overdue, and the controller ends the pod.
 const narrowPatience = 5 * time.Second
 
 // aimLocked sets the policy that is to be applied next. What is wider than it can start no
@@ -102,7 +104,7 @@ func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {
 	a.drains = a.epoch
 	epoch := a.drains
 	a.tools.Narrow(epoch, bound)
-	impatient := time.AfterFunc(narrowPatience, func() { a.tools.Drop(epoch) })
+	impatient := time.AfterFunc(narrowPatience, func() { a.giveUp(epoch) })
 	defer impatient.Stop()
 	err = a.awaitLocked(a.root, func() bool {
 		var missing []string
@@ -110,4 +112,15 @@ func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {
 		return len(missing) == 0 && a.running == 0
 	})
 	return killed, err
+}
+
+// giveUp is called when a narrowing has not been confirmed in time.
+func (a *Agent) giveUp(epoch wire.Epoch) {
+	a.tools.Drop(epoch)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.drains == epoch {
+		a.overdue = epoch
+		a.publishLocked()
+	}
 }

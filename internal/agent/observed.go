@@ -27,6 +27,9 @@ func (a *Agent) observeLocked() wire.Observed {
 	}
 	if a.tools != nil {
 		o.Unconfirmed, _ = a.tools.Unconfirmed(a.drains)
+		if a.overdue == a.drains {
+			o.Overdue = a.tools.Overdue(a.drains)
+		}
 	}
 	if head := a.log.Committed(); head.Seq > 0 {
 		o.Log = wire.LogHead{Seq: head.Seq, Digest: head.Digest}

@@ -106,20 +106,23 @@ type Message struct {
 
 // Observed is what an agent says of itself. The controller takes it as untrusted.
 type Observed struct {
-	Wire        int             `json:"wire"`
-	SessionUID  string          `json:"sessionUID"`
-	Incarnation string          `json:"incarnation"`
-	PodUID      string          `json:"podUID"`
-	Boot        uint64          `json:"boot"`
-	Revision    uint64          `json:"revision"` // grows with every change; starts anew with each boot
-	Applied     *Applied        `json:"applied,omitempty"`
-	Unconfirmed []string        `json:"unconfirmed,omitempty"` // containers that have not confirmed the policy
-	Containers  []Container     `json:"containers,omitempty"`
-	Activity    Activity        `json:"activity"`
-	Usage       Usage           `json:"usage"`
-	Log         LogHead         `json:"log"`
-	Messages    []MessageStatus `json:"messages,omitempty"`
-	Problems    []Problem       `json:"problems,omitempty"`
+	Wire        int      `json:"wire"`
+	SessionUID  string   `json:"sessionUID"`
+	Incarnation string   `json:"incarnation"`
+	PodUID      string   `json:"podUID"`
+	Boot        uint64   `json:"boot"`
+	Revision    uint64   `json:"revision"` // grows with every change; starts anew with each boot
+	Applied     *Applied `json:"applied,omitempty"`
+	Unconfirmed []string `json:"unconfirmed,omitempty"` // containers that have not confirmed the policy
+	// Overdue are those of them whose supervisor has had its time: only the end of the pod
+	// makes sure that nothing of an earlier policy lives.
+	Overdue    []string        `json:"overdue,omitempty"`
+	Containers []Container     `json:"containers,omitempty"`
+	Activity   Activity        `json:"activity"`
+	Usage      Usage           `json:"usage"`
+	Log        LogHead         `json:"log"`
+	Messages   []MessageStatus `json:"messages,omitempty"`
+	Problems   []Problem       `json:"problems,omitempty"`
 }
 
 // Applied says which policy is enforced and told.

@@ -48,6 +48,19 @@ func (s *Server) Unconfirmed(epoch wire.Epoch) (names []string, killed int) {
 	return names, killed
 }
 
+// Overdue names the containers that have been connected and have not confirmed an epoch.
+// One that has never been is not yet there; nothing was started in it.
+func (s *Server) Overdue(epoch wire.Epoch) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.containers {
+		if c.hello && c.confirmed.Before(epoch) {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
 // Drop ends the connections of containers that have not confirmed an epoch: a supervisor
 // that sees its connection end empties its container before it comes back.
 func (s *Server) Drop(epoch wire.Epoch) {

@@ -296,3 +296,12 @@ func Build(dir, mutation string) (string, error) {
 	}
 	return out, os.Chmod(out, 0o755)
 }
+
+// Freeze stops the supervisor alone, as if it hung; nothing but its end wakes it.
+func (c *Container) Freeze() error {
+	pid, err := c.pid()
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGSTOP)
+}
