@@ -15,7 +15,7 @@ CONTEXT    ?=
 REGISTRY   ?=
 REPOSITORY := $(or $(REGISTRY),agentsession.dev)
 
-.PHONY: help demo test unit integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status clean
+.PHONY: help demo test unit integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status soak
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ conformance: ## Test the confinement in the kernel of this machine (root)
 	@test "$$(id -u)" = 0 || { echo "make conformance needs root: it builds containers to test in. Use sudo -E make conformance."; exit 1; }
 	@$(KUBE) packages
 	go test -timeout 20m $(RUN) ./test/conformance/...
+
+soak: ## Repeat what must never fail: 1,000 narrowings under load, 1,000 kills of the log's writer (root)
+	NARROWINGS=1000 go test -count=1 -timeout 30m -v -run TestAfterNarrowed ./test/conformance
+	EVENTLOG_TEST_KILLS=1000 go test -count=1 -timeout 30m -run Kill9 ./internal/agent/eventlog
 
 e2e: cluster images $(HELM) ## Test on a real cluster
 	$(ENV) E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v $(RUN) ./test/e2e/...
