@@ -199,17 +199,19 @@ const (
 	changedMore
 )
 
+// compare tells what is worth a write of its own. Counters are not, and neither is the node: a pod
+// is scheduled a moment before it starts, and its name goes along with that.
 func compare(before, after v1alpha1.AgentSessionStatus) change {
 	if equality.Semantic.DeepEqual(before, after) {
 		return unchanged
 	}
-	if before.Activity == nil || after.Activity == nil || before.Usage == nil || before.Log == nil {
-		return changedMore
-	}
 	after = *after.DeepCopy()
-	state, since := after.Activity.State, after.Activity.IdleSince
-	after.Usage, after.Log, after.Activity = before.Usage, before.Log, new(*before.Activity)
-	after.Activity.State, after.Activity.IdleSince = state, since
+	after.NodeName = before.NodeName
+	if before.Activity != nil && after.Activity != nil && before.Usage != nil && before.Log != nil {
+		state, since := after.Activity.State, after.Activity.IdleSince
+		after.Usage, after.Log, after.Activity = before.Usage, before.Log, new(*before.Activity)
+		after.Activity.State, after.Activity.IdleSince = state, since
+	}
 	if equality.Semantic.DeepEqual(before, after) {
 		return countersOnly
 	}

@@ -420,6 +420,18 @@ func TestADigestOfNoPolicyIsNotBelieved(t *testing.T) {
 	}
 }
 
+func TestTheNodeIsNoWriteOfItsOwn(t *testing.T) {
+	before := v1alpha1.AgentSessionStatus{PodName: "p"}
+	after := v1alpha1.AgentSessionStatus{PodName: "p", NodeName: "node-1"}
+	if got := compare(before, after); got != countersOnly {
+		t.Errorf("compare() = %d, want it to wait for the next write", got)
+	}
+	after.PodName = "q"
+	if got := compare(before, after); got != changedMore {
+		t.Errorf("compare() = %d with another pod, want a write", got)
+	}
+}
+
 func TestCompareTellsCountersFromTheRest(t *testing.T) {
 	w := settled()
 	before := statusOf(w)
