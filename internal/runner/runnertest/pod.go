@@ -297,11 +297,35 @@ func Build(dir, mutation string) (string, error) {
 	return out, os.Chmod(out, 0o755)
 }
 
-// Freeze stops the supervisor alone, as if it hung; nothing but its end wakes it.
+// Freeze stops the supervisor alone, as if it hung; nothing but its end wakes it. It returns
+// when every thread stands still: until then one could still take a frame and act on it.
 func (c *Container) Freeze() error {
 	pid, err := c.pid()
 	if err != nil {
 		return err
 	}
-	return syscall.Kill(pid, syscall.SIGSTOP)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if stopped(pid) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the supervisor (PID %d) was not stopped within 10 s", pid)
+}
+
+// stopped reports whether all threads of a process are stopped.
+func stopped(pid int) bool {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(files) == 0 {
+		return false
+	}
+	for _, f := range files {
+		status, err := os.ReadFile(f)
+		if err != nil || !bytes.Contains(status, []byte("\nState:\tT")) {
+			return false
+		}
+	}
+	return true
 }
