@@ -35,8 +35,6 @@ type demo struct {
 
 	failures int
 	claims   []string
-	switches []time.Duration
-	ticks    int64 // size of ticks.log when the narrowing was confirmed
 }
 
 type step struct {
@@ -57,7 +55,7 @@ func newDemo(o options) (*demo, error) {
 }
 
 // lock keeps two demos from working in the same namespace at once.
-func (d *demo) lock(context.Context) (func(), error) {
+func (d *demo) lock() (func(), error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "agentsession-demo.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking: %w", err)

@@ -39,7 +39,7 @@ func run(ctx context.Context, o options) int {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return 1
 	}
-	unlock, err := d.lock(ctx)
+	unlock, err := d.lock()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return 1

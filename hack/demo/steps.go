@@ -178,7 +178,6 @@ func (d *demo) switchTo(ctx context.Context, mode policy.Mode) error {
 	if err != nil {
 		return err
 	}
-	d.switches = append(d.switches, took)
 	if _, err := d.Kubectl(ctx, "-n", namespace, "wait", "ags/demo", "--for=condition=ModeApplied", "--timeout=10s"); err != nil {
 		return err
 	}
@@ -196,7 +195,9 @@ func (d *demo) ask(ctx context.Context, message string) error {
 	return err
 }
 
-func (d *demo) image(name string) string { return d.repository + "/" + name + ":" + d.tag }
+func (d *demo) image(name string) string {
+	return cluster.Setup{Repository: d.repository, Tag: d.tag}.Image(name)
+}
 
 func (d *demo) size(ctx context.Context, name string) (int64, error) {
 	out, err := d.inWorkspace(ctx, d.quietly(), "stat", "-c", "%s", name)
