@@ -256,6 +256,7 @@ func activeOf(w *world, completed, suspended, runner verdict) verdict {
 			return no(string(p.Reason), "%s", message(p))
 		}
 		return no(v1alpha1.ReasonWaitingForInput, "Every message is answered. Create a SessionMessage to go on.")
+	case wire.Paused:
 	}
 	if !runner.is() {
 		return no(v1alpha1.ReasonPaused, "Nothing starts before the runner is ready.")

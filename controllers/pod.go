@@ -74,8 +74,9 @@ func (r *SessionReconciler) ensurePod(ctx context.Context, w *world) outcome {
 		return r.createPod(ctx, w)
 	case removePod:
 		return r.removePod(ctx, w)
+	default:
+		return outcome{after: after}
 	}
-	return outcome{after: after}
 }
 
 // removePod deletes the pod that was seen, not one that has taken its name since, and

@@ -115,6 +115,7 @@ func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
 		if wait := r.memory.lastWrite(w.session).Add(countersEvery).Sub(w.now); wait > 0 {
 			return outcome{after: wait}
 		}
+	case changedMore:
 	}
 	base := w.session.DeepCopy()
 	next := w.session.DeepCopy()

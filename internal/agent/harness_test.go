@@ -215,8 +215,8 @@ func (s *session) boot() {
 		s.t.Fatal(err)
 	}
 	s.Agent = a
-	ctx, cancel := context.WithCancel(context.Background())
-	tools, cancelTools := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	tools, cancelTools := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	var wg, wgTools sync.WaitGroup
 	var runErr error
 	wg.Go(func() { runErr = a.Run(ctx) })

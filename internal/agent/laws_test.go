@@ -196,7 +196,7 @@ func (l *laws) onRequest(e eventlog.Event, p eventlog.RequestSent, body []byte) 
 	if p.Ask != "" { // it asks about a prefix of what was sent, or of what is sent next
 		same = l.asksAboutAPrefix(body, p)
 	}
-	if !l.header && !(same && (l.lastFront == nil || bytes.Equal(front, l.lastFront))) {
+	if !l.header && (!same || l.lastFront != nil && !bytes.Equal(front, l.lastFront)) {
 		l.t.Fatalf("I5: event %d does not begin with what was sent before", e.Seq)
 	}
 	if p.Ask != "" {

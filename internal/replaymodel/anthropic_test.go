@@ -3,6 +3,7 @@
 package replaymodel
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -132,9 +133,7 @@ func TestMessagesErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			header := map[string]string{"X-Api-Key": "secret"}
-			for k, v := range tc.header {
-				header[k] = v
-			}
+			maps.Copy(header, tc.header)
 			status, answer := postWith(t, s, "/v1/messages", tc.body, header)
 			if status != tc.status || !strings.Contains(answer, tc.want) || strings.Contains(answer, "secret") {
 				t.Errorf("status %d: %s, want %d and %q", status, answer, tc.status, tc.want)

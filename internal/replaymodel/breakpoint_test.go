@@ -149,8 +149,8 @@ func TestDroppedReasoning(t *testing.T) {
 		return `{"role":"assistant","content":"ok","reasoning_content":"` + text + `","tool_calls":[{"id":"a"}]}`
 	}
 	system, user := sized("system", "s", 400), sized("user", "go", 600)
-	call, result, snapshot := reasoned(strings.Repeat("r", 600)), sized("tool", "x", 40), sized("user", DefaultSnapshotTag, 300)
-	result = strings.Replace(`{"role":"tool","tool_call_id":"a","content":"x"}`, "x", strings.Repeat("x", 300), 1)
+	call, snapshot := reasoned(strings.Repeat("r", 600)), sized("user", DefaultSnapshotTag, 300)
+	result := strings.Replace(`{"role":"tool","tool_call_id":"a","content":"x"}`, "x", strings.Repeat("x", 300), 1)
 	thinking := `{"type":"thinking","thinking":"` + strings.Repeat("r", 600) + `","signature":"s"}`
 	use := `{"type":"tool_use","id":"a","name":"x","input":{}}`
 	toolResult := `{"type":"tool_result","tool_use_id":"a","content":"` + strings.Repeat("x", 300) + `"}`

@@ -28,8 +28,12 @@ func newReaper() (*reaper, error) {
 	if os.Getpid() != 1 {
 		return nil, errors.New("the supervisor must be the first process of its container (shareProcessNamespace must be false)")
 	}
-	if self, err := os.Readlink("/proc/self"); err != nil || self != "1" {
-		return nil, fmt.Errorf("/proc is not the container's own (/proc/self is %q, %v)", self, err)
+	self, err := os.Readlink("/proc/self")
+	if err != nil {
+		return nil, fmt.Errorf("looking for the container's own /proc: %w", err)
+	}
+	if self != "1" {
+		return nil, fmt.Errorf("/proc is not the container's own: /proc/self is %q", self)
 	}
 	r := &reaper{children: map[int]chan struct{}{}}
 	died := make(chan os.Signal, 1)

@@ -16,10 +16,10 @@ var editTool = define[Edit]("edit",
 	"Replace an exact piece of text in a file. The file is either changed as a whole or left as it was.", false)
 
 func (e *Edit) check() error {
-	switch {
-	case e.OldString == "":
+	switch e.OldString {
+	case "":
 		return errors.New("old_string must not be empty: use write to create a file")
-	case e.OldString == e.NewString:
+	case e.NewString:
 		return errors.New("old_string and new_string are the same")
 	}
 	return checkPath(e.Path)

@@ -36,7 +36,7 @@ func TestFramesComeAsTheyWent(t *testing.T) {
 			t.Errorf("ReadFrame() (-want +got):\n%s", diff)
 		}
 	}
-	if _, err := ReadFrame(&b); err != io.EOF {
+	if _, err := ReadFrame(&b); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last frame: %v, want EOF", err)
 	}
 }

@@ -4,6 +4,7 @@ package eventlog
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 func crashWriter(dir string) {
 	l, _, err := Open(dir, Options{PodUID: "crash"})
 	if err != nil {
-		fmt.Println("open:", err)
+		fmt.Fprintln(os.Stdout, "open:", err)
 		os.Exit(1)
 	}
 	var out sync.Mutex
@@ -43,12 +44,12 @@ func crashWriter(dir string) {
 					err = l.Commit(e.Seq)
 				}
 				if err != nil {
-					fmt.Println("append:", err)
+					fmt.Fprintln(os.Stdout, "append:", err)
 					os.Exit(1)
 				}
 				if i%3 > 0 {
 					out.Lock()
-					fmt.Println(e.Seq, e.Prev)
+					fmt.Fprintln(os.Stdout, e.Seq, e.Prev)
 					out.Unlock()
 				}
 			}
@@ -128,7 +129,7 @@ func (c *crashes) kill(t *testing.T, events int, moment time.Duration) {
 			time.AfterFunc(moment, func() { cmd.Process.Kill() })
 		}
 		line, err := lines.ReadString('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break // what stands on half a line was not heard
 		}
 		if err != nil {

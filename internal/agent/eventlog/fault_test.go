@@ -80,10 +80,10 @@ func TestFailurePoisonsTheLog(t *testing.T) {
 			}
 			syncs := f.syncs
 			f.writeErr, f.syncErr, f.short = nil, nil, 0 // the disk is well again
-			if _, err := l.Append(TypeUserMessage, UserMessage{Content: "more"}); err != first {
+			if _, err := l.Append(TypeUserMessage, UserMessage{Content: "more"}); !errors.Is(err, first) {
 				t.Errorf("Append() = %v, want the first error", err)
 			}
-			if err := l.Commit(1); err != first {
+			if err := l.Commit(1); !errors.Is(err, first) {
 				t.Errorf("Commit() = %v, want the first error", err)
 			}
 			if err := l.Close(); !errors.Is(err, ErrUnwritable) {

@@ -68,7 +68,7 @@ func TestFullDisk(t *testing.T) {
 	if !errors.Is(first, ErrUnwritable) || !errors.Is(first, unix.ENOSPC) || len(want) < 50 {
 		t.Fatalf("after %d events: %v, want ErrUnwritable because of ENOSPC", len(want), first)
 	}
-	if _, err := l.Append(TypeStepEnd, nil); err != first {
+	if _, err := l.Append(TypeStepEnd, nil); !errors.Is(err, first) {
 		t.Errorf("Append() = %v, want the first error", err)
 	}
 	l.Close()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,7 +197,7 @@ func TestShow(t *testing.T) {
 		t.Error("an escape sequence got through")
 	}
 	types := map[Type]bool{}
-	for _, p := range append(payloads[:len(payloads):len(payloads)], later...) {
+	for _, p := range append(slices.Clip(payloads), later...) {
 		types[p.typ] = true
 		if _, known := summaries[p.typ]; known == (p.typ == "future/event") {
 			t.Errorf("type %s: summary %v", p.typ, known)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,7 +197,7 @@ func TestConcurrentCommits(t *testing.T) {
 	dir := t.TempDir()
 	var mirrored bytes.Buffer
 	o := testOptions()
-	o.Mirror = func(line []byte) { mirrored.Write(append(line[:len(line):len(line)], '\n')) }
+	o.Mirror = func(line []byte) { mirrored.Write(append(slices.Clip(line), '\n')) }
 	l, _, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func sampleSegment(t *testing.T, synced int) []byte {
 // memoryDir is a directory where thousands of fsyncs cost nothing.
 func memoryDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "eventlog-test-")
+	dir, err := os.MkdirTemp("/dev/shm", "eventlog-test-") //nolint:usetesting // in memory
 	if err != nil {
 		return t.TempDir()
 	}

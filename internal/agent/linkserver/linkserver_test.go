@@ -61,7 +61,7 @@ func serve(t *testing.T, h linkserver.Handler) (*linktest.CA, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- linkserver.Serve(ctx, l, id, h, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
@@ -92,7 +92,7 @@ func TestOnlyTheOperatorIsHeard(t *testing.T) {
 		}
 	}
 	foreign := linktest.NewCA(t).Client(t, addr, uid, incarnation, wire.ClientName, x509.ExtKeyUsageClientAuth)
-	foreign.Client.Transport.(*http.Transport).TLSClientConfig.InsecureSkipVerify = true
+	foreign.Transport.(*http.Transport).TLSClientConfig.InsecureSkipVerify = true
 	if status, body, err := foreign.Put(t.Context(), push); err == nil {
 		t.Errorf("the certificate of a foreign CA was answered %d %s", status, body)
 	}

@@ -5,6 +5,7 @@ package model_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,7 +94,7 @@ func wellFormed(t *rapid.T, body []byte) (prefixes []string, marks []int) {
 			}
 			plain, marked := bytes.CutSuffix(raw, []byte(breakpoint+"}"))
 			if marked {
-				plain = append(plain[:len(plain):len(plain)], '}')
+				plain = append(slices.Clip(plain), '}')
 			}
 			prefix += m.Role + string(plain)
 			prefixes = append(prefixes, prefix)

@@ -18,7 +18,7 @@ import (
 func fold(t *testing.T, log string) (string, error) {
 	t.Helper()
 	h, seq := &History{}, uint64(0)
-	for _, word := range strings.Fields(log) {
+	for word := range strings.FieldsSeq(log) {
 		kinds := map[byte]struct {
 			kind eventlog.Type
 			data any

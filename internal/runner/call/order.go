@@ -33,7 +33,7 @@ func encodeOrder(o Order) ([]byte, error) {
 	if len(body) > maxOrder {
 		return nil, fmt.Errorf("encoding order: %d bytes are more than %d", len(body), maxOrder)
 	}
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...), nil
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...), nil //nolint:gosec // at most maxOrder
 }
 
 // readOrder reads one order and not a byte beyond it.

@@ -51,12 +51,18 @@ func (r *orderReader) take(oob []byte) error {
 		return nil
 	}
 	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil || len(messages) != 1 {
-		return fmt.Errorf("an order came with %d control messages (%v)", len(messages), err)
+	if err != nil {
+		return fmt.Errorf("reading what came with an order: %w", err)
+	}
+	if len(messages) != 1 {
+		return fmt.Errorf("an order came with %d control messages instead of 1", len(messages))
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 || r.output >= 0 {
-		return fmt.Errorf("an order came with %d descriptors (%v)", len(fds), err)
+	if err != nil {
+		return fmt.Errorf("reading the descriptor of an order: %w", err)
+	}
+	if len(fds) != 1 || r.output >= 0 {
+		return fmt.Errorf("an order came with %d descriptors, or with more than one message of them", len(fds))
 	}
 	r.output = fds[0]
 	return nil
@@ -64,7 +70,7 @@ func (r *orderReader) take(oob []byte) error {
 
 // say writes one message.
 func (s *orders) say(mark byte, text []byte) error {
-	b := append(binary.BigEndian.AppendUint32([]byte{mark}, uint32(len(text))), text...)
+	b := append(binary.BigEndian.AppendUint32([]byte{mark}, uint32(len(text))), text...) //nolint:gosec // an error text or nothing
 	for len(b) > 0 {
 		n, err := unix.Write(s.fd, b)
 		if errors.Is(err, unix.EINTR) {

@@ -27,7 +27,7 @@ const reapEvery = 20
 // ended because whoever ordered it wants, or is gone.
 func (w *watch) untilOver(from *orders) (withdrawn bool, err error) {
 	defer unix.Close(w.child.pidfd)
-	fds := []unix.PollFd{{Fd: int32(from.fd), Events: unix.POLLIN}, {Fd: int32(w.child.pidfd), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(from.fd), Events: unix.POLLIN}, {Fd: int32(w.child.pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
 	for {
 		n, err := unix.Poll(fds, reapEvery)
 		if err != nil && !errors.Is(err, unix.EINTR) {

@@ -144,6 +144,7 @@ func (r Report) WriteJUnit(w io.Writer) error {
 			c.Failure = &junitOf{f.Why}
 		case Skip:
 			c.Skipped = &junitOf{f.Why}
+		case Pass:
 		}
 		s.Cases = append(s.Cases, c)
 	}

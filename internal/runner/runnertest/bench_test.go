@@ -65,7 +65,7 @@ var bubblewrap = []string{"--unshare-all", "--die-with-parent", "--new-session",
 
 func buildFor(b *testing.B) string {
 	b.Helper()
-	dir, err := os.MkdirTemp("", "toolbox")
+	dir, err := os.MkdirTemp("", "toolbox") //nolint:usetesting // other users go there; into b.TempDir only its owner may
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package runnertest
 import (
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -142,7 +143,7 @@ func (l *Link) AwaitEnd(timeout time.Duration) error {
 func (l *Link) Frames() []wire.Frame {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.frames[:len(l.frames):len(l.frames)]
+	return slices.Clip(l.frames)
 }
 
 // Forget drops the frames and the output so far: a test of many calls needs them no more.

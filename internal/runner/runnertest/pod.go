@@ -31,7 +31,7 @@ type Pod struct {
 // NewPod makes the volumes of a pod.
 func NewPod(t testing.TB, toolbox string) *Pod {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pod")
+	dir, err := os.MkdirTemp("", "pod") //nolint:usetesting // other users go there; into t.TempDir only its owner may
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ func arg(i uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offArgs + 8*i,
 func allow() bpf.Instruction { return bpf.RetConstant{Val: retAllow} }
 
 func failWith(errno unix.Errno) bpf.Instruction {
-	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)} //nolint:gosec // an errno
 }
 
 func deny(errno unix.Errno) []bpf.Instruction { return []bpf.Instruction{failWith(errno)} }

@@ -60,6 +60,9 @@ func limits() ([]Step, error) {
 	return steps, nil
 }
 
+// maxInstructions is the kernel's limit for one filter (BPF_MAXINSNS in linux/bpf_common.h).
+const maxInstructions = 4096
+
 // filterOf assembles the filter of a profile.
 func filterOf(p policy.Profile) (*unix.SockFprog, error) {
 	program, err := Filter(p)
@@ -70,11 +73,14 @@ func filterOf(p policy.Profile) (*unix.SockFprog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("assembling the seccomp filter: %w", err)
 	}
+	if len(raw) > maxInstructions {
+		return nil, fmt.Errorf("the seccomp filter has %d instructions; the kernel takes %d", len(raw), maxInstructions)
+	}
 	filter := make([]unix.SockFilter, len(raw))
 	for i, r := range raw {
 		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
-	return &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}, nil
+	return &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}, nil //nolint:gosec // at most maxInstructions
 }
 
 // HasSeccomp reports whether the kernel takes seccomp filters here.

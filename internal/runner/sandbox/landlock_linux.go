@@ -53,7 +53,7 @@ var temporaryTrees = []string{"/tmp", "/dev/shm"}
 // makes kill(-1) reach one call and nothing else.
 func EnterScope() error {
 	if !Scoped() {
-		return errors.New("Landlock has no scopes for signals here")
+		return errors.New("no scopes for signals in the Landlock of this kernel")
 	}
 	ruleset, err := newRuleset(&ll.RulesetAttr{Scoped: scopes, HandledAccessFS: ll.AccessFSRefer}, referAnywhere)
 	if err != nil {
@@ -79,7 +79,7 @@ func rulesetOf(p policy.Profile, workspace string) (int, error) {
 		if p.Mode == policy.ReadOnly {
 			return -1, nil
 		}
-		return -1, fmt.Errorf("Landlock has ABI %d here; %d (Linux 6.2) is needed for %s", abi, FilesABI, p.Mode)
+		return -1, fmt.Errorf("no Landlock that is new enough: ABI %d here, %d (Linux 6.2) is needed for %s", abi, FilesABI, p.Mode)
 	}
 	attr := &ll.RulesetAttr{Scoped: scopes}
 	if p.Network == policy.NetworkNone {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +45,7 @@ func Prepare(p policy.Profile, workspace string) (*Prepared, error) {
 // fail fails, in the order in which each still permits the next. Home is made if the
 // profile lets it; descriptors above 2 are closed by exec.
 func (r *Prepared) Steps(home string) ([]Step, error) {
-	steps := append(r.limits[:len(r.limits):len(r.limits)],
+	steps := append(slices.Clip(r.limits),
 		Call("setting no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1))
 	if r.ruleset >= 0 {
 		steps = append(steps, Call("entering a Landlock domain", unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(r.ruleset), 0))

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"fmt"
+	"math"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -52,8 +53,11 @@ func Filter(p policy.Profile) ([]bpf.Instruction, error) {
 		if seen[c.number] {
 			return nil, fmt.Errorf("seccomp: system call %d is in the table twice", c.number)
 		}
+		if len(c.body) > math.MaxUint8 {
+			return nil, fmt.Errorf("seccomp: the answer to system call %d has %d instructions; a jump goes over %d at most", c.number, len(c.body), math.MaxUint8)
+		}
 		seen[c.number] = true
-		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.number, SkipFalse: uint8(len(c.body))})
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.number, SkipFalse: uint8(len(c.body))}) //nolint:gosec // looked at above
 		program = append(program, c.body...)
 	}
 	return append(program, bpf.RetConstant{Val: retAllow}), nil

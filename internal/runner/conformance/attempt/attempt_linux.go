@@ -95,7 +95,7 @@ func onReadOnly(do func(fd int) error) operation {
 	return on(func(path string) error {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("%w: opening %s: %v", errBroken, path, err)
+			return fmt.Errorf("%w: opening %s: %w", errBroken, path, err)
 		}
 		defer unix.Close(fd)
 		return do(fd)

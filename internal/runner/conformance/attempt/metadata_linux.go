@@ -64,7 +64,7 @@ var metadataOperations = map[string]operation{
 	"setflags": onReadOnly(func(fd int) error {
 		flags, err := unix.IoctlGetUint32(fd, flagsGet)
 		if err != nil {
-			return fmt.Errorf("%w: reading flags: %v", errBroken, err)
+			return fmt.Errorf("%w: reading flags: %w", errBroken, err)
 		}
 		long := uint64(flags | noDump)
 		return raw(unix.SYS_IOCTL, uintptr(fd), flagsSet, uintptr(unsafe.Pointer(&long)))
@@ -72,7 +72,7 @@ var metadataOperations = map[string]operation{
 	"fssetxattr": onReadOnly(func(fd int) error {
 		var attr [28]byte
 		if err := raw(unix.SYS_IOCTL, uintptr(fd), xflagsGet, uintptr(unsafe.Pointer(&attr[0]))); err != nil {
-			return fmt.Errorf("%w: reading extended flags: %v", errBroken, err)
+			return fmt.Errorf("%w: reading extended flags: %w", errBroken, err)
 		}
 		attr[0] |= xNoDump
 		return raw(unix.SYS_IOCTL, uintptr(fd), xflagsSet, uintptr(unsafe.Pointer(&attr[0])))
@@ -94,7 +94,7 @@ var keep [][]byte
 func cString(s string) (uintptr, error) {
 	b, err := unix.ByteSliceFromString(s)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %v", errBroken, err)
+		return 0, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	keep = append(keep, b)
 	return uintptr(unsafe.Pointer(&b[0])), nil

@@ -17,14 +17,14 @@ var processOperations = map[string]operation{
 	"pidfd-signal": onProcess(func(pid int) error {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			return fmt.Errorf("%w: %v", errBroken, err)
+			return fmt.Errorf("%w: %w", errBroken, err)
 		}
 		return unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
 	}),
 	"pidfd-getfd": onProcess(func(pid int) error {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			return fmt.Errorf("%w: %v", errBroken, err)
+			return fmt.Errorf("%w: %w", errBroken, err)
 		}
 		return closing(unix.PidfdGetfd(fd, 0, 0))
 	}),
@@ -72,7 +72,7 @@ func onProcess(do func(pid int) error) operation {
 		}
 		pid, err := strconv.Atoi(args[0])
 		if err != nil {
-			return fmt.Errorf("%w: %v", errBroken, err)
+			return fmt.Errorf("%w: %w", errBroken, err)
 		}
 		return do(pid)
 	}
@@ -83,18 +83,18 @@ func onProcess(do func(pid int) error) operation {
 func killAncestors() error {
 	own, err := unix.Getsid(0)
 	if err != nil {
-		return fmt.Errorf("%w: %v", errBroken, err)
+		return fmt.Errorf("%w: %w", errBroken, err)
 	}
 	for pid := unix.Getppid(); pid > 1; {
 		sid, err := unix.Getsid(pid)
 		if err != nil {
-			return fmt.Errorf("%w: %v", errBroken, err)
+			return fmt.Errorf("%w: %w", errBroken, err)
 		}
 		if sid != own {
 			return unix.Kill(pid, unix.SIGKILL)
 		}
 		if pid, err = parentOf(pid); err != nil {
-			return fmt.Errorf("%w: %v", errBroken, err)
+			return fmt.Errorf("%w: %w", errBroken, err)
 		}
 	}
 	return fmt.Errorf("%w: there is no process that watches over this one", errBroken)

@@ -48,7 +48,7 @@ func pair(kind int) operation {
 			return err
 		}
 		if _, err := unix.Write(fds[0], []byte("x")); err != nil {
-			return fmt.Errorf("%w: %v", errBroken, err)
+			return fmt.Errorf("%w: %w", errBroken, err)
 		}
 		return nil
 	})

@@ -49,6 +49,7 @@ func (f *Fleet) Serve(l net.Listener) error {
 				f.Connections.Add(1)
 			case http.StateClosed, http.StateHijacked:
 				f.Connections.Add(-1)
+			case http.StateActive, http.StateIdle:
 			}
 		},
 	}
