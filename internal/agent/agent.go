@@ -41,6 +41,9 @@ type Options struct {
 
 const (
 	mirrorBytes = 8 << 20
+	// logReserve is what the log can still take when somebody else has filled the volume: one line of
+	// any length, or thousands of ordinary ones.
+	logReserve = eventlog.MaxLine
 	// toolsPatience is how long a tools container may be away before that is a problem.
 	toolsPatience = 30 * time.Second
 	// lookAgain is how often the agent looks for what nobody tells it of: a container that
@@ -56,6 +59,8 @@ type Agent struct {
 	tools  *toolsocket.Server
 	root   context.Context
 	cancel context.CancelFunc
+
+	secrets *secrets
 
 	// mu orders everything that the log orders. What it guards is durable whenever it is free.
 	mu      sync.Mutex
@@ -99,10 +104,7 @@ type pushed struct {
 }
 
 // modelEndpoint is where and how a model is spoken to.
-type modelEndpoint struct {
-	provider string
-	model.Config
-}
+type modelEndpoint struct{ provider, baseURL, keyFile string }
 
 // New opens the log, closes what an earlier boot left open and listens for the
 // supervisors. No tool runs before a policy is given.
@@ -116,10 +118,12 @@ func New(o Options) (*Agent, error) {
 	if o.Boottime == nil {
 		o.Boottime = boottime
 	}
-	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now()}
+	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now(), secrets: &secrets{path: o.KeyFile}}
 	a.root, a.cancel = context.WithCancel(context.Background())
 	a.mirror = eventlog.NewMirror(o.Stdout, mirrorBytes)
-	log, recovered, err := eventlog.Open(o.LogDir, eventlog.Options{PodUID: o.PodUID, Mirror: a.mirror.Line})
+	log, recovered, err := eventlog.Open(o.LogDir, eventlog.Options{
+		PodUID: o.PodUID, Mirror: a.mirror.Line, Each: a.takeIn, Secrets: a.secrets.texts, Reserve: logReserve,
+	})
 	if err != nil {
 		return nil, errors.Join(err, a.mirror.Close(context.Background()))
 	}
@@ -145,16 +149,16 @@ func (a *Agent) listen() (err error) {
 	return err
 }
 
-// recover folds the log and, if there is one, writes this boot into it.
-func (a *Agent) recover() error {
-	for e, err := range a.log.Events() {
-		if err != nil {
-			return fmt.Errorf("reading the event log: %w", err)
-		}
-		if err := a.f.apply(e); err != nil {
-			return fmt.Errorf("the event log is whole but makes no sense: %w", err)
-		}
+// takeIn folds an event of an earlier boot.
+func (a *Agent) takeIn(e eventlog.Event) error {
+	if err := a.f.apply(e); err != nil {
+		return fmt.Errorf("the event log is whole but makes no sense: %w", err)
 	}
+	return nil
+}
+
+// recover writes this boot into the log, if there is one.
+func (a *Agent) recover() error {
 	if s := a.f.session; s != nil && s.SessionUID != a.o.SessionUID {
 		return fmt.Errorf("the log volume belongs to session %s, not to %s: give each session a volume of its own",
 			s.SessionUID, a.o.SessionUID)

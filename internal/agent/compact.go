@@ -78,7 +78,7 @@ func (a *Agent) keepWithin(ctx context.Context) error {
 	}
 	_, err := a.compact(ctx, eventlog.CauseWindow)
 	if err != nil && ctx.Err() == nil && a.fatalError() == nil && a.root.Err() == nil {
-		a.o.Log.Warn("The conversation could not be shortened; going on with all of it", "error", err)
+		a.o.Log.Warn("The conversation could not be shortened; going on with all of it", "error", eventlog.Redact(err.Error(), a.secrets.texts()))
 		return nil
 	}
 	return err

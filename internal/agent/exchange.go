@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"time"
@@ -155,14 +154,14 @@ func (a *Agent) providerLocked() (model.Provider, error) {
 	if a.provider != nil && a.config.Model.Provider != a.f.header.Provider {
 		return a.provider, nil
 	}
-	want := modelEndpoint{a.f.header.Provider, model.Config{BaseURL: a.config.Model.BaseURL, KeyFile: a.o.KeyFile}}
+	want := modelEndpoint{provider: a.f.header.Provider, baseURL: a.config.Model.BaseURL, keyFile: a.o.KeyFile}
 	if a.keyFileAbsent() {
-		want.KeyFile = ""
+		want.keyFile = ""
 	}
 	if a.provider != nil && a.endpoint == want {
 		return a.provider, nil
 	}
-	p, err := model.New(want.provider, want.Config)
+	p, err := model.New(want.provider, model.Config{BaseURL: want.baseURL, KeyFile: want.keyFile, KeyRead: a.secrets.add})
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +181,8 @@ func (a *Agent) keyFileAbsent() bool {
 func (a *Agent) ask(ctx context.Context, out outgoing) (model.Answer, error) {
 	var answer *model.Answer
 	var last error
+	live := &live{mirror: a.mirror, secrets: a.secrets}
+	defer live.end()
 	for d, err := range out.provider.Send(ctx, out.Prepared) {
 		if err != nil {
 			last = err
@@ -190,9 +191,7 @@ func (a *Agent) ask(ctx context.Context, out outgoing) (model.Answer, error) {
 		if d.Answer != nil {
 			answer = d.Answer
 		}
-		if d.Content != "" || d.Reasoning != "" {
-			a.mirrorDelta(d)
-		}
+		live.show(d)
 	}
 	if answer == nil {
 		if last == nil {
@@ -201,17 +200,6 @@ func (a *Agent) ask(ctx context.Context, out outgoing) (model.Answer, error) {
 		return model.Answer{}, last
 	}
 	return *answer, nil
-}
-
-func (a *Agent) mirrorDelta(d model.Delta) {
-	type delta struct {
-		Content   string `json:"content,omitempty"`
-		Reasoning string `json:"reasoning,omitempty"`
-	}
-	line, err := json.Marshal(map[string]delta{"delta": {d.Content, d.Reasoning}})
-	if err == nil {
-		a.mirror.Line(line)
-	}
 }
 
 // sleep waits, unless ctx ends.

@@ -55,6 +55,7 @@ func (r chatRequest) lastSaid() chatMessage {
 type reply struct {
 	status int // 0 is 200
 	text   string
+	parts  []string // more text, a delta each
 	calls  []chatCall
 	finish string
 	after  string          // the seconds of Retry-After
@@ -124,6 +125,9 @@ func stream(w http.ResponseWriter, r *http.Request, a reply) {
 		return // an empty stream
 	}
 	send(map[string]any{"role": "assistant", "content": a.text}, nil)
+	for _, p := range a.parts {
+		send(map[string]any{"content": p}, nil)
+	}
 	if a.cut {
 		return
 	}

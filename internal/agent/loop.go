@@ -167,7 +167,7 @@ func (a *Agent) refuseCut(calls []*call) error {
 func (a *Agent) modelFailed(err error) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	text := err.Error()
+	text := eventlog.Redact(err.Error(), a.secrets.texts())
 	failure, typed := errors.AsType[*model.Error](err)
 	a.keyMissing = typed && (failure.Kind == model.KeyMissing || failure.Kind == model.Auth && a.keyFileAbsent())
 	if a.keyMissing && failure.Kind == model.Auth {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +37,8 @@ type disk interface {
 	// gives what the disk holds. After an fsync that failed, the kernel may go on to
 	// show lines that it has given up writing.
 	settle(path string) error
+	// giveBack frees what a file has allocated behind its end.
+	giveBack(path string) error
 }
 
 type osDisk struct{}
@@ -74,6 +77,18 @@ func (osDisk) settle(path string) error {
 		return fmt.Errorf("dropping cached pages: %w", err)
 	}
 	return nil
+}
+
+func (osDisk) giveBack(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	const slack = 256 << 10 // file systems round up, each in its own way
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Blocks*512 <= info.Size()+slack {
+		return nil
+	}
+	return os.Truncate(path, info.Size())
 }
 
 type osFile struct{ *os.File }

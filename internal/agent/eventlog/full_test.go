@@ -162,3 +162,28 @@ func TestReserve(t *testing.T) {
 		t.Errorf("%d bytes are taken after Close, want what two lines need", used)
 	}
 }
+
+// An agent that is killed leaves its reserve allocated; the boots after it give that back, so that
+// no number of them fills the disk.
+func TestAKilledAgentsReserveIsGivenBack(t *testing.T) {
+	const reserve = 2 << 20
+	disk := smallDisk(t, "16m")
+	o := testOptions()
+	o.Reserve = reserve
+	for boot := range 20 {
+		l, _, err := Open(filepath.Join(disk, "log"), o)
+		if err != nil {
+			t.Fatalf("boot %d: %v", boot+1, err)
+		}
+		mustAppend(t, l, "text")
+		if got := l.Reserved(); got < reserve/2 {
+			t.Fatalf("boot %d has %d bytes reserved, want %d", boot+1, got, reserve)
+		}
+		l.file.Close() // what a kill does
+		l.lock.Close()
+	}
+	report, err := Verify(filepath.Join(disk, "log"))
+	if err != nil || report.Events != 20 {
+		t.Errorf("%d events are left: %v", report.Events, err)
+	}
+}

@@ -38,7 +38,7 @@ type Options struct {
 	// Reserve is how many bytes of the volume are kept allocated for events to come, so
 	// that somebody else who fills it does not stop the log at once; 0 is none. It
 	// takes effect where the file system can allocate ahead. What a killed agent had
-	// reserved stays with its file.
+	// reserved is given back by the next Open.
 	Reserve int64
 
 	// wrap lets tests stand between the log and its file, disk between it and the disk.
@@ -117,6 +117,10 @@ func openLocked(dir string, o Options) (*Log, Recovered, error) {
 	}, o.Rand)
 	if err != nil {
 		return nil, Recovered{}, err
+	}
+	// The content of older files stays as it is. Where giving back fails, there is less room.
+	for _, p := range c.parts {
+		_ = o.disk.giveBack(p.path)
 	}
 	l := &Log{
 		opts: o, file: file, boot: own.boot,

@@ -5,6 +5,7 @@ package eventlog
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // redactedMark stands where a secret was. It needs no escape in JSON.
@@ -17,10 +18,7 @@ const minSecret = 8
 // It looks at strings as they are written, so that escapes neither hide a secret
 // nor get torn apart.
 func redact(data []byte, secrets []string) []byte {
-	for _, secret := range secrets {
-		if len(secret) < minSecret {
-			continue
-		}
+	for _, secret := range worthHiding(secrets) {
 		if term := inString(secret); bytes.Contains(data, term) {
 			data = replaceInStrings(data, term)
 		}
@@ -61,4 +59,12 @@ func replaceInStrings(data, term []byte) []byte {
 		i += n
 	}
 	return out
+}
+
+// Redact replaces each secret in a text.
+func Redact(text string, secrets []string) string {
+	for _, secret := range worthHiding(secrets) {
+		text = strings.ReplaceAll(text, secret, redactedMark)
+	}
+	return text
 }

@@ -113,6 +113,9 @@ func (c *connection) key() (string, error) {
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return "", errorf(KeyMissing, "the model's API key in %s must be one line of printable ASCII: check the Secret", path)
 	}
+	if c.config.KeyRead != nil {
+		c.config.KeyRead(key)
+	}
 	return key, nil
 }
 

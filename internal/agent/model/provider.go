@@ -29,6 +29,8 @@ type Config struct {
 	// KeyFile holds the API key and is read for each request, so that a rotated
 	// key is picked up. Empty means that the endpoint wants none.
 	KeyFile string
+	// KeyRead, if set, is told each key before it is used.
+	KeyRead func(key string)
 	// CAFile holds PEM certificates to trust instead of the system's.
 	CAFile string
 	// ConnectTimeout bounds dialling and the TLS handshake, each; 0 is 10 s.
