@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/podspec"
 )
 
 const (
@@ -58,6 +60,7 @@ func slimPod(o any) (any, error) {
 	p.ManagedFields = nil
 	p.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, InitContainers: slimContainers(p.Spec.InitContainers), Containers: slimContainers(p.Spec.Containers),
+		Volumes: slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return !podspec.HoldsState(v) }),
 	}
 	return p, nil
 }

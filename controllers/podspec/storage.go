@@ -42,11 +42,14 @@ func over(base, choice v1alpha1.Storage) v1alpha1.Storage {
 	}
 }
 
+// HoldsState reports whether a volume of a pod is the one with log and workspace.
+func HoldsState(v corev1.Volume) bool { return v.Name == volumeData }
+
 // StorageOf is the storage that a pod was built with.
 func StorageOf(pod *corev1.Pod) *v1alpha1.StorageStatus {
 	for _, v := range pod.Spec.Volumes {
 		switch {
-		case v.Name != volumeData:
+		case !HoldsState(v):
 		case v.PersistentVolumeClaim != nil:
 			return &v1alpha1.StorageStatus{Type: v1alpha1.StoragePersistentVolumeClaim, ClaimName: v.PersistentVolumeClaim.ClaimName}
 		default:
