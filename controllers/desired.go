@@ -119,7 +119,7 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Prompt:       s.Spec.Prompt,
 			SystemPrompt: class.Spec.SystemPrompt,
 			Instructions: s.Spec.Instructions,
-			Model:        wire.Model{Provider: string(class.Spec.Model.Provider), BaseURL: class.Spec.Model.BaseURL, Name: w.policy.model, ContextWindow: class.Spec.Model.ContextWindow, KeySecret: class.Spec.Model.KeySecretName},
+			Model:        wireModel(class.Spec.Model, w.policy.model),
 			Workspace:    wire.Workspace,
 			MinimumLevel: minimumOf(class),
 
@@ -179,4 +179,11 @@ func undelivered(messages []v1alpha1.SessionMessage) []wire.Message {
 		list = append(list, wire.Message{UID: string(m.UID), CreatedAt: m.CreationTimestamp.UTC(), Content: m.Spec.Content, Interrupt: m.Spec.Interrupt})
 	}
 	return list
+}
+
+func wireModel(m v1alpha1.Model, name string) wire.Model {
+	return wire.Model{
+		Provider: string(m.Provider), BaseURL: m.BaseURL, Name: name,
+		ContextWindow: m.ContextWindow, ReturnReasoning: m.ReturnReasoning, KeySecret: m.KeySecretName,
+	}
 }

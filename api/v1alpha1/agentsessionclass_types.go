@@ -294,6 +294,12 @@ type Model struct {
 	// +kubebuilder:validation:Maximum=100000000
 	ContextWindow int64 `json:"contextWindow,omitempty"`
 
+	// returnReasoning sends the reasoning of earlier answers back, which some
+	// endpoints demand between tool calls and others refuse. What an endpoint has
+	// signed goes back in any case. Default: false.
+	// +optional
+	ReturnReasoning bool `json:"returnReasoning,omitempty"`
+
 	// keySecretName names a Secret in the session's namespace whose key apiKey
 	// is the key of the endpoint. It is mounted in the agent's container alone.
 	// Unset: the endpoint needs no key.

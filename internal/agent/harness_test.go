@@ -56,13 +56,15 @@ type reply struct {
 	status int // 0 is 200
 	text   string
 	parts  []string // more text, a delta each
-	calls  []chatCall
-	finish string
-	after  string          // the seconds of Retry-After
-	said   string          // with status
-	tokens int             // of the prompt; 0 is 10
-	cut    bool            // the stream ends before the answer does
-	hold   <-chan struct{} // wait in the middle of the answer
+
+	reasoning string
+	calls     []chatCall
+	finish    string
+	after     string          // the seconds of Retry-After
+	said      string          // with status
+	tokens    int             // of the prompt; 0 is 10
+	cut       bool            // the stream ends before the answer does
+	hold      <-chan struct{} // wait in the middle of the answer
 }
 
 type chatCall struct{ id, name, arguments string }
@@ -125,6 +127,9 @@ func stream(w http.ResponseWriter, r *http.Request, a reply) {
 		return // an empty stream
 	}
 	send(map[string]any{"role": "assistant", "content": a.text}, nil)
+	if a.reasoning != "" {
+		send(map[string]any{"reasoning_content": a.reasoning}, nil)
+	}
 	for _, p := range a.parts {
 		send(map[string]any{"content": p}, nil)
 	}

@@ -21,7 +21,7 @@ func headerOf(c wire.Config) eventlog.RequestHeader {
 		tools = append(tools, model.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Schema})
 	}
 	return eventlog.RequestHeader{
-		Provider: c.Model.Provider, Model: c.Model.Name, Parameters: mustJSON(model.Parameters{}),
+		Provider: c.Model.Provider, Model: c.Model.Name, Parameters: mustJSON(model.Parameters{ReturnReasoning: c.Model.ReturnReasoning}),
 		System: systemText(c), Tools: mustJSON(tools),
 	}
 }

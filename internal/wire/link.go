@@ -84,6 +84,8 @@ type Model struct {
 
 	// ContextWindow is how many tokens a request and its answer may have; 0 where nobody said.
 	ContextWindow int64 `json:"contextWindow,omitempty"`
+	// ReturnReasoning sends the reasoning of earlier answers back.
+	ReturnReasoning bool `json:"returnReasoning,omitempty"`
 	// KeySecret names the Secret that holds the endpoint's key, for people. Without a
 	// key in it no request is made; "" means that the endpoint needs none.
 	KeySecret string `json:"keySecret,omitempty"`

@@ -117,6 +117,14 @@ func TestAnthropicContract(t *testing.T) {
 			}
 			return pieces
 		},
+		Signed: func(reasoning string) ([]string, string) {
+			return []string{
+				messageStart(`{"input_tokens":1,"output_tokens":1}`),
+				blockStart(0, `"type":"thinking","thinking":"","signature":""`), blockDelta(0, "thinking_delta", "thinking", reasoning),
+				blockDelta(0, "signature_delta", "signature", "signed=="),
+				blockStart(1, `"type":"tool_use","id":"c1","name":"bash","input":{}`), messageEnd("tool_use", `{"output_tokens":5}`),
+			}, `{"type":"thinking","thinking":` + quoted(reasoning) + `,"signature":"signed=="}`
+		},
 		Failure: func(message string) string {
 			return event("error", `"error":{"type":"overloaded_error","message":%s}`, quote(message))
 		},
@@ -281,6 +289,11 @@ func TestThinkingRoundTrip(t *testing.T) {
 	if prepared, err = chat.Prepare(r); err != nil || bytes.Contains(prepared.Body(), []byte("opaque")) {
 		t.Errorf("another provider sends the state along: %s, %v", prepared.Body(), err)
 	}
+}
+
+// quoted is a text as bodies hold it.
+func quoted(s string) string {
+	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(quote(s))
 }
 
 // Trouble that only this wire knows.

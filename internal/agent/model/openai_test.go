@@ -87,6 +87,9 @@ func TestOpenAIChatContract(t *testing.T) {
 			}
 			return pieces
 		},
+		Signed: func(reasoning string) ([]string, string) { // this protocol has nothing for it
+			return stream(model.Answer{Reasoning: reasoning, Finish: model.FinishToolCalls, ToolCalls: []model.ToolCall{{ID: "c1", Name: "bash", Arguments: "{}"}}}), ""
+		},
 		Failure: func(message string) string { return sse(`{"error":{"message":%s}}`, quote(message)) },
 		Key:     func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
 		Split: func(body []byte) ([]byte, []json.RawMessage, error) {

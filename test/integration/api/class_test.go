@@ -62,6 +62,7 @@ func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 		"the same model twice":     {set("spec.model.allowedNames", []any{"a", "a"}), "Duplicate value"},
 		"an empty allowed model":   {set("spec.model.allowedNames", []any{""}), "spec.model.allowedNames[0]: Invalid value"},
 		"too many allowed models":  {set("spec.model.allowedNames", numbered(65)), "spec.model.allowedNames: Too many"},
+		"reasoning goes back":      {set("spec.model.returnReasoning", true), ""},
 		"a context window":         {set("spec.model.contextWindow", int64(128000)), ""},
 		"a context window of few":  {set("spec.model.contextWindow", int64(4095)), "spec.model.contextWindow: Invalid value"},
 		"a key Secret":             {set("spec.model.keySecretName", "model-key"), ""},

@@ -35,6 +35,10 @@ type Wire struct {
 	// Call renders the pieces of an unfinished answer that calls a tool under this ID
 	// with these pieces of arguments.
 	Call func(id string, arguments ...string) []string
+	// Signed renders an answer that reasons and calls the tool bash once, with whatever the protocol has
+	// for a provider that wants its reasoning back, and says what must be in the next request then:
+	// nothing where the protocol has nothing for it.
+	Signed func(reasoning string) (pieces []string, inBody string)
 	// Failure renders an event inside a stream that says that the server failed.
 	Failure func(message string) string
 	// Key finds the API key in a request.

@@ -24,6 +24,7 @@ import (
 func Test(t *testing.T, w Wire) {
 	t.Run("bytes", func(t *testing.T) { testBytes(t, w) })
 	t.Run("answers", func(t *testing.T) { testAnswers(t, w) })
+	t.Run("reasoning", func(t *testing.T) { testReasoning(t, w) })
 	t.Run("bytes that are not UTF-8", func(t *testing.T) { testBadBytes(t, w) })
 	t.Run("key", func(t *testing.T) { testKey(t, w) })
 	t.Run("errors", func(t *testing.T) { testErrors(t, w) })
