@@ -125,6 +125,7 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 
 			Limits:         limitsOf(s.Spec.Limits, class.Spec.Limits),
 			RuntimeContext: wire.RuntimeContext(s.Spec.RuntimeContext),
+			GraceSeconds:   class.Spec.Termination.GraceSeconds,
 		},
 		Policy:       string(w.policy.document.Bytes),
 		Stamp:        w.policy.stamp,

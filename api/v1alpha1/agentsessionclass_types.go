@@ -109,6 +109,11 @@ type AgentSessionClassSpec struct {
 	// +optional
 	Enforcement Enforcement `json:"enforcement,omitzero"`
 
+	// termination says how what runs is ended when the sandbox is narrowed. It
+	// holds at once.
+	// +optional
+	Termination Termination `json:"termination,omitzero"`
+
 	// history says how much of what is over stays in the apiserver.
 	// +optional
 	History History `json:"history,omitzero"`
@@ -155,6 +160,19 @@ type Enforcement struct {
 	// and Enforced says BelowMinimum. Unset: Files.
 	// +optional
 	Minimum EnforcementMinimum `json:"minimum,omitempty"`
+}
+
+// Termination is how what runs is ended when the sandbox is narrowed.
+type Termination struct {
+	// graceSeconds is how long processes that a narrowing ends have to end by
+	// themselves: each gets SIGTERM, and SIGKILL when the time is over. Nothing new
+	// starts meanwhile, but until then they run as they did: the narrower policy is
+	// confirmed (ModeApplied) only when they are gone. Unset: 0, they are killed at
+	// once.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=60
+	GraceSeconds int64 `json:"graceSeconds,omitempty"`
 }
 
 // EnforcementMinimum is the least level of enforcement that a class accepts.

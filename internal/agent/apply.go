@@ -9,8 +9,8 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// narrowPatience is how long a connected supervisor may take to confirm a narrowing.
-// Then its connection is dropped, and it must empty its container to come back; until it
+// narrowPatience is how long a connected supervisor may take to confirm a narrowing, beside
+// the grace that the class gives to what runs. Then its connection is dropped, and it must empty its container to come back; until it
 // does it is reported as overdue, and the controller ends the pod.
 const narrowPatience = 5 * time.Second
 
@@ -103,8 +103,9 @@ func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {
 	a.bound = bound
 	a.drains = a.epoch
 	epoch := a.drains
-	a.tools.Narrow(epoch, bound)
-	impatient := time.AfterFunc(narrowPatience, func() { a.giveUp(epoch) })
+	grace := a.graceLocked()
+	a.tools.Narrow(epoch, bound, grace)
+	impatient := time.AfterFunc(time.Duration(grace)*time.Second+narrowPatience, func() { a.giveUp(epoch) })
 	defer impatient.Stop()
 	err = a.awaitLocked(a.root, func() bool {
 		var missing []string
@@ -112,6 +113,14 @@ func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {
 		return len(missing) == 0 && a.running == 0
 	})
 	return killed, err
+}
+
+// graceLocked is how many seconds what a narrowing ends has to end by itself.
+func (a *Agent) graceLocked() int64 {
+	if a.config == nil {
+		return 0
+	}
+	return a.config.GraceSeconds
 }
 
 // giveUp is called when a narrowing has not been confirmed in time.

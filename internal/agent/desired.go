@@ -90,6 +90,8 @@ func check(d wire.Desired) (policy.Document, error) {
 		return doc, refuse(http.StatusBadRequest, "config.runtimeContext: %.60q is neither %s nor %s", c.RuntimeContext, wire.RuntimeContextEnabled, wire.RuntimeContextSuppressed)
 	case min(c.Limits.MaxTurns, c.Limits.MaxStepsPerTurn, c.Limits.MaxTotalTokens) < 0:
 		return doc, refuse(http.StatusBadRequest, "config.limits: a limit is less than 0")
+	case c.GraceSeconds < 0 || c.GraceSeconds > wire.MaxGraceSeconds:
+		return doc, refuse(http.StatusBadRequest, "config.graceSeconds: %d is not between 0 and %d", c.GraceSeconds, wire.MaxGraceSeconds)
 	case d.LeaseSeconds < 0:
 		return doc, refuse(http.StatusBadRequest, "leaseSeconds: %d is negative", d.LeaseSeconds)
 	case d.Stamp.SessionUID != d.SessionUID:

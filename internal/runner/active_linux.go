@@ -126,16 +126,16 @@ func (c *active) notRun(r *call.Running, why error) *refusal {
 // concludes notes that init is gone. If it could not say that nothing is left, and
 // nobody has swept anyway, the container is swept.
 func (c *active) concludes(err error) {
-	c.mu.Lock()
-	first := c.cause == ""
-	if first {
-		c.cause = wire.Finished
-	}
-	swept := c.cause == wire.Narrowing
-	c.mu.Unlock()
-	if err != nil && !swept {
+	c.dies(wire.Finished)
+	if err != nil && !c.isNarrowed() {
 		c.session.sweepLost()
 	}
+}
+
+func (c *active) isNarrowed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause == wire.Narrowing
 }
 
 // dies notes why the call ends, when somebody else ends it. It reports whether it had not ended before.
@@ -149,9 +149,10 @@ func (c *active) dies(cause wire.Cause) bool {
 	return true
 }
 
-// endBecause ends the call, unless it has ended.
+// endBecause ends the call, unless it has ended. One that a narrowing lets end by itself
+// has no more time than others.
 func (c *active) endBecause(cause wire.Cause) {
-	if !c.dies(cause) {
+	if !c.dies(cause) && !c.isNarrowed() {
 		return
 	}
 	c.running.Kill()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type reaper struct {
 	mu       sync.Mutex
 	children map[int]chan struct{} // started here, not yet reaped
 	killed   int                   // processes of calls that a sweep ended
+
+	childless chan struct{} // has something when there was no child left
 }
 
 // newReaper refuses to work anywhere but as PID 1 of a container with its own /proc:
@@ -35,12 +38,18 @@ func newReaper() (*reaper, error) {
 	if self != "1" {
 		return nil, fmt.Errorf("/proc is not the container's own: /proc/self is %q", self)
 	}
-	r := &reaper{children: map[int]chan struct{}{}}
+	r := &reaper{children: map[int]chan struct{}{}, childless: make(chan struct{}, 1)}
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
 	go func() {
 		for range died {
-			r.reap()
+			if !r.reap() {
+				continue
+			}
+			select {
+			case r.childless <- struct{}{}:
+			default: // there is something already
+			}
 		}
 	}()
 	return r, nil
@@ -112,6 +121,25 @@ func (r *reaper) sweep() (int, error) {
 		}
 		time.Sleep(time.Millisecond) // a process that was put into the container from outside has another parent
 	}
+}
+
+// ask tells every other process of the container to end by itself, and returns how many
+// of calls there were. Those that watch over calls do not heed it.
+func (r *reaper) ask() (int, error) {
+	all, err := others()
+	if err != nil {
+		return 0, err
+	}
+	_ = unix.Kill(-1, unix.SIGTERM)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(slices.DeleteFunc(all, func(pid int) bool { _, ours := r.children[pid]; return ours })), nil
+}
+
+// alone reports whether there is no other process in the container.
+func (r *reaper) alone() (bool, error) {
+	left, err := others()
+	return err == nil && len(left) == 0, err
 }
 
 // others lists the processes of the container beside this one.

@@ -25,15 +25,18 @@ type session struct {
 
 	// gate orders everything that starts something and everything that ends all: who
 	// holds it can be sure that no call passes from ordered to running meanwhile.
-	gate   sync.Mutex
-	stands standing
-	closed bool
-	calls  map[string]*active
-	over   sync.WaitGroup // the calls' goroutines
+	gate     sync.Mutex
+	stands   standing
+	closed   bool
+	draining *drain // a narrowing's grace, while there is one
+	calls    map[string]*active
+	over     sync.WaitGroup // the calls' goroutines
+	drains   sync.WaitGroup // the goroutine of the grace
+	ending   chan struct{}  // closed when the session ends
 }
 
 func newSession(c *connections, r *reaper, stands standing) *session {
-	return &session{conns: c, procs: r, inits: call.NewPool(r), stands: stands, calls: map[string]*active{}}
+	return &session{conns: c, procs: r, inits: call.NewPool(r), stands: stands, calls: map[string]*active{}, ending: make(chan struct{})}
 }
 
 // serve takes orders until the connection or the context ends. When it returns, the
@@ -51,6 +54,7 @@ func (s *session) serve(ctx context.Context) error {
 	s.endAll(wire.Cancelled, "the connection to the agent ended")
 	s.conns.close()
 	s.over.Wait()
+	s.drains.Wait()
 	return err
 }
 
@@ -111,6 +115,9 @@ func (s *session) start(st *wire.Start) error {
 		return fmt.Errorf("a call named %q runs already", st.Call)
 	}
 	decoded, refusal := s.stands.admit(st)
+	if refusal == nil && s.draining != nil {
+		refusal = refused(wire.DeniedProfile, "nothing starts until what a narrowing ends has ended")
+	}
 	if refusal == nil && len(s.calls) >= s.stands.most() {
 		refusal = refused("", "%d calls run already, which is the most on this node", s.stands.most())
 	}
@@ -133,10 +140,12 @@ func (s *session) stop(id string) {
 	}
 }
 
-// narrow ends everything in the container and then says so.
+// narrow ends everything in the container and then says so. With a grace it does not wait
+// for that: orders are still taken.
 func (s *session) narrow(n *wire.Narrow) error {
 	s.gate.Lock()
-	if err := s.enter(n.Epoch, n.Bound); err != nil {
+	err := s.enter(n.Epoch, n.Bound)
+	if err != nil || s.closed || s.drainLocked(n) {
 		s.gate.Unlock()
 		return err
 	}
@@ -184,6 +193,9 @@ func (s *session) emptyLocked() int {
 // endAll is the end of the session's calls; none starts any more.
 func (s *session) endAll(cause wire.Cause, detail string) {
 	s.gate.Lock()
+	if !s.closed {
+		close(s.ending)
+	}
 	s.closed = true
 	for _, c := range s.calls {
 		c.explain(detail)

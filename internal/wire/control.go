@@ -148,17 +148,22 @@ const (
 )
 
 // Narrow stops what is wider than the bound: nothing starts, everything in the
-// container is ended, and only then narrowed is answered.
+// container is ended, and only then narrowed is answered. With a grace, what runs is
+// asked to end (SIGTERM) and killed when the grace is over, or as soon as nothing is left.
 type Narrow struct {
 	Epoch Epoch          `json:"epoch"`
 	Bound policy.Profile `json:"bound"`
+	Grace int64          `json:"grace,omitempty"` // seconds, at most MaxGraceSeconds
 }
+
+// MaxGraceSeconds is the longest grace of a narrowing.
+const MaxGraceSeconds = 60
 
 // Narrowed says that nothing of an earlier epoch lives in the container. The
 // supervisor judged by /proc, not by what it sent signals to.
 type Narrowed struct {
 	Epoch  Epoch `json:"epoch"`
-	Killed int   `json:"killed"` // processes
+	Killed int   `json:"killed"` // processes that were ended for it
 }
 
 // Widen raises the bound. Nothing is ended and nothing is answered: frames are taken in order.

@@ -56,6 +56,10 @@ type Config struct {
 
 	Limits SessionLimits `json:"limits,omitzero"` // may change while the session runs
 
+	// GraceSeconds is how long what a narrowing ends may take to end by itself, at most
+	// MaxGraceSeconds. It may change while the session runs.
+	GraceSeconds int64 `json:"graceSeconds,omitempty"`
+
 	// RuntimeContext is fixed for a session. Empty is Enabled.
 	RuntimeContext RuntimeContext `json:"runtimeContext,omitempty"`
 }

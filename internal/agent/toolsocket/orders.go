@@ -8,10 +8,10 @@ import (
 )
 
 // Narrow tells every container to end what it runs and to start nothing wider than
-// bound. Unconfirmed says who has not done so yet. A container without a
-// connection confirms by its next hello.
-func (s *Server) Narrow(epoch wire.Epoch, bound policy.Profile) {
-	s.order(epoch, bound, wire.Frame{Narrow: &wire.Narrow{Epoch: epoch, Bound: bound}})
+// bound. What runs has so many seconds of grace. Unconfirmed says who has not done so
+// yet. A container without a connection confirms by its next hello.
+func (s *Server) Narrow(epoch wire.Epoch, bound policy.Profile, grace int64) {
+	s.order(epoch, bound, wire.Frame{Narrow: &wire.Narrow{Epoch: epoch, Bound: bound, Grace: grace}})
 }
 
 // Widen raises the bound of every container. Nothing is ended and nobody answers.

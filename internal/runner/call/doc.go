@@ -6,6 +6,7 @@
 //	supervisor ──────► init: own signal domain, subreaper ──────► child, a fork of init:
 //	       order with the output's pipe, socket pair ──►          confines itself, tests it, execs
 //	       ◄── started, or what was wrong
+//	       a mark: let the call end by itself ──►
 //	       half closed: end the call ──►
 //	       ◄── end, once nothing of the call is left
 //
@@ -23,6 +24,9 @@ package call
 
 // fdOrders is init's end of the socket pair.
 const fdOrders = 3
+
+// easeMark is what init hears, beside orders: the call under way is to end by itself.
+const easeMark = 'T'
 
 // What init says: a mark, the length of a text, and the text.
 const (

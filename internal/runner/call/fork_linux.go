@@ -94,9 +94,14 @@ func sigmask(set, old *uint64) {
 // ErrUnfit marks a call that cannot be started because of what it asks for.
 var ErrUnfit = errors.New("the call cannot be started")
 
+// errWithdrawn means that the call was to be ended before it ran.
+var errWithdrawn = errors.New("the call was withdrawn")
+
 // explain says what went wrong.
 func (f *failure) explain(plan []sandbox.Step) error {
 	switch s := plan[f.step]; {
+	case s.Number == unix.SYS_RECVFROM:
+		return errWithdrawn
 	case s.Number == unix.SYS_CHDIR:
 		return fmt.Errorf("%w: %s: %w", ErrUnfit, s.What, f.errno)
 	case s.Want[0] == 0:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/signal"
 
 	"golang.org/x/sys/unix"
 
@@ -49,6 +50,8 @@ func (i *initStage) enter() error {
 	if err := errors.Join(sandbox.ForbidPrivileges(), sandbox.Hide()); err != nil {
 		return err
 	}
+	// It is for the call, where a container is asked to end by itself; the plan resets it there.
+	signal.Ignore(unix.SIGTERM)
 	// Whoever becomes a child of this process must not inherit its orders.
 	unix.CloseOnExec(fdOrders)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -93,7 +96,7 @@ func (i *initStage) serve() error {
 	if err == nil {
 		err = i.orders.say(endMark, b)
 	}
-	if withdrawn {
+	if withdrawn || w.eased {
 		return errors.Join(err, errNoMore)
 	}
 	return err
@@ -125,7 +128,7 @@ func (i *initStage) start(o Order, output int) (*child, error) {
 	if stdin != 0 {
 		defer unix.Close(stdin)
 	}
-	plan, err := p.plan(stdin, output, confined)
+	plan, err := p.plan(stdin, output, i.orders.fd, confined)
 	if err != nil {
 		return nil, err
 	}

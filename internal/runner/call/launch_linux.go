@@ -23,6 +23,7 @@ type Running struct {
 	over   *End  // once init has said that nothing is left
 
 	mu     sync.Mutex
+	begun  bool
 	killed bool
 	closed bool
 }
@@ -46,6 +47,9 @@ func (c *Running) Begin() error {
 	case err != nil:
 		return fmt.Errorf("the sandbox was not put up: its process ended early (%w)", err)
 	case mark == startedMark:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.begun = true
 		return nil
 	case mark == failMark:
 		c.over = new(End)
@@ -55,7 +59,7 @@ func (c *Running) Begin() error {
 		return unfit(text)
 	case mark == endMark:
 		c.end(text)
-		return errors.New("the call was withdrawn")
+		return errWithdrawn
 	}
 	return fmt.Errorf("the sandbox was not put up: %s", text)
 }
@@ -95,6 +99,22 @@ func (c *Running) Kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
+		c.killed = true
+		c.init.halfClose()
+	}
+}
+
+// Ease lets the call end by itself: what it started may go on when its command has ended,
+// until nothing of it is left, or Kill. Whoever eases a call has asked its processes to
+// end, or is about to. One that does not run yet is killed: it had nothing to finish.
+func (c *Running) Ease() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed || c.killed:
+	case c.begun:
+		c.init.ease()
+	default:
 		c.killed = true
 		c.init.halfClose()
 	}

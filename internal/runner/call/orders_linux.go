@@ -68,6 +68,13 @@ func (r *orderReader) take(oob []byte) error {
 	return nil
 }
 
+// eased reads what is there while a call runs: the mark that it is to end by itself, or the end.
+func (s *orders) eased() bool {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(s.fd, b[:], unix.MSG_DONTWAIT)
+	return err == nil && n == 1 && b[0] == easeMark
+}
+
 // say writes one message.
 func (s *orders) say(mark byte, text []byte) error {
 	b := append(binary.BigEndian.AppendUint32([]byte{mark}, uint32(len(text))), text...) //nolint:gosec // an error text or nothing

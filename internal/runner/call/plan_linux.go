@@ -14,14 +14,16 @@ import (
 	"github.com/agentsession-dev/operator/internal/runner/sandbox"
 )
 
-// plan is everything that the child does: its place, its confinement, exec.
-func (p program) plan(stdin, output int, confined []sandbox.Step) ([]sandbox.Step, error) {
+// plan is everything that the child does: its place, its confinement, a last look whether
+// the call is still wanted, exec.
+func (p program) plan(stdin, output, orders int, confined []sandbox.Step) ([]sandbox.Step, error) {
 	exec, err := p.exec()
 	if err != nil {
 		return nil, err
 	}
 	place := []sandbox.Step{
 		sandbox.Call("starting a session", unix.SYS_SETSID),
+		listening(),
 		sandbox.OnPath("entering "+p.dir, unix.SYS_CHDIR, p.dir),
 		sandbox.Call("setting standard output", unix.SYS_DUP3, uintptr(output), 1, 0),
 		sandbox.Call("setting standard error", unix.SYS_DUP3, uintptr(output), 2, 0),
@@ -29,7 +31,23 @@ func (p program) plan(stdin, output int, confined []sandbox.Step) ([]sandbox.Ste
 	if stdin != 0 {
 		place = append(place, sandbox.Call("setting standard input", unix.SYS_DUP3, uintptr(stdin), 0, 0))
 	}
-	return slices.Concat(place, confined, []sandbox.Step{exec}), nil
+	return slices.Concat(place, confined, []sandbox.Step{wanted(orders), exec}), nil
+}
+
+// listening undoes that init ignores SIGTERM, which exec would pass on.
+func listening() sandbox.Step {
+	byDefault := new([4]uint64) // struct sigaction: SIG_DFL, no flags, no mask
+	s := sandbox.Call("resetting SIGTERM", unix.SYS_RT_SIGACTION, uintptr(unix.SIGTERM), uintptr(unsafe.Pointer(byDefault)), 0, 8)
+	s.Keep = byDefault
+	return s
+}
+
+// wanted looks whether there is anything to be heard from whoever gave the order: then the
+// call has been withdrawn between its order and its exec, and must not run.
+func wanted(orders int) sandbox.Step {
+	b := new([1]byte)
+	return sandbox.Step{What: "looking for the order's end", Number: unix.SYS_RECVFROM, Keep: b, Want: [2]unix.Errno{unix.EAGAIN},
+		Args: [6]uintptr{uintptr(orders), uintptr(unsafe.Pointer(b)), 1, unix.MSG_PEEK | unix.MSG_DONTWAIT}}
 }
 
 // exec is the step that becomes the program.

@@ -164,6 +164,15 @@ func (i *initProcess) hear() (mark byte, text []byte, err error) {
 // maxMessage is the longest text that init says.
 const maxMessage = 64 << 10
 
+// ease tells init that its call is to end by itself. After that it takes no order.
+func (i *initProcess) ease() {
+	if raw, err := i.conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_, _ = unix.SendmsgN(int(fd), []byte{easeMark}, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		})
+	}
+}
+
 // halfClose tells init that no more orders come, while what it says is still heard.
 func (i *initProcess) halfClose() {
 	if raw, err := i.conn.SyscallConn(); err == nil {

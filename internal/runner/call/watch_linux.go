@@ -16,6 +16,7 @@ type watch struct {
 
 	status unix.WaitStatus // of the child, once it has ended
 	ended  bool
+	eased  bool // what the command left may end by itself
 	swept  bool
 	killed int // by the sweep
 }
@@ -33,13 +34,18 @@ func (w *watch) untilOver(from *orders) (withdrawn bool, err error) {
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return false, errors.Join(fmt.Errorf("watching the call: %w", err), w.sweep())
 		}
-		withdrawn := n > 0 && fds[0].Revents != 0
+		if n > 0 && fds[0].Revents != 0 {
+			withdrawn = !from.eased()
+			w.eased = !withdrawn
+		}
 		none := w.reap(unix.WNOHANG)
 		switch {
 		case none:
 			return withdrawn, nil
-		case withdrawn || w.ended:
+		case withdrawn || w.ended && !w.eased:
 			return withdrawn, w.sweep()
+		case w.ended:
+			fds[1].Fd = -1 // it would go on saying that the command has ended
 		}
 	}
 }

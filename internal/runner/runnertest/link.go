@@ -253,11 +253,22 @@ func (l *Link) nextEpoch() wire.Epoch {
 
 // Narrow narrows and waits for the answer.
 func (l *Link) Narrow(bound policy.Profile) (wire.Narrowed, error) {
-	e := l.nextEpoch()
-	if err := l.Send(wire.Frame{Narrow: &wire.Narrow{Epoch: e, Bound: bound}}); err != nil {
+	e, err := l.OrderNarrow(bound, 0)
+	if err != nil {
 		return wire.Narrowed{}, err
 	}
-	f, _, err := l.Await(time.Minute, func(f wire.Frame) bool { return f.Narrowed != nil && f.Narrowed.Epoch == e })
+	return l.AwaitNarrowed(e)
+}
+
+// OrderNarrow narrows with so many seconds of grace. It does not wait for the answer.
+func (l *Link) OrderNarrow(bound policy.Profile, grace int64) (wire.Epoch, error) {
+	e := l.nextEpoch()
+	return e, l.Send(wire.Frame{Narrow: &wire.Narrow{Epoch: e, Bound: bound, Grace: grace}})
+}
+
+// AwaitNarrowed waits until a narrowing is answered.
+func (l *Link) AwaitNarrowed(e wire.Epoch) (wire.Narrowed, error) {
+	f, _, err := l.Await(wire.MaxGraceSeconds*time.Second/2, func(f wire.Frame) bool { return f.Narrowed != nil && f.Narrowed.Epoch == e })
 	if err != nil {
 		return wire.Narrowed{}, err
 	}
