@@ -151,7 +151,7 @@ func TestNarrowingWaitsForBoth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Narrow(second, policy.Profile{})
+	w.Narrow(second, policy.Profile{}, 0)
 	if exited, _, err := call.Wait(t.Context()); err != nil || exited.Cause != wire.Narrowing {
 		t.Errorf("the call ended with %+v, %v; want %s", exited, err, wire.Narrowing)
 	}
@@ -188,7 +188,7 @@ func TestALostConnectionConfirmsByHello(t *testing.T) {
 		t.Errorf("Wait() = %v, want %v", err, toolsocket.ErrLost)
 	}
 	w.awaitBoth(t)
-	w.Narrow(second, policy.Profile{})
+	w.Narrow(second, policy.Profile{}, 0)
 	w.await(t, "tools-ro confirms", func() bool { names, _ := w.Unconfirmed(second); return len(names) == 1 })
 	w.Drop(second)
 	close(hang)
