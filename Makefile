@@ -40,9 +40,10 @@ conformance: ## Test the confinement in the kernel of this machine (root)
 	@$(KUBE) packages
 	go test -timeout 20m $(RUN) ./test/conformance/...
 
-soak: ## Repeat what must never fail: 1,000 narrowings under load, 1,000 kills of the log's writer (root)
+soak: kube-binaries ## Repeat what must never fail: 1,000 narrowings under load, 1,000 kills of the log's writer, 1,000 waits for a switch (root)
 	NARROWINGS=1000 go test -count=1 -timeout 30m -v -run TestAfterNarrowed ./test/conformance
 	EVENTLOG_TEST_KILLS=1000 go test -count=1 -timeout 30m -run Kill9 ./internal/agent/eventlog
+	$(ENV) WAITS=1000 go test -count=1 -timeout 30m -v -run TestWaitingForAMode ./test/integration/controllers
 
 e2e: cluster images $(HELM) ## Test on a real cluster
 	$(ENV) E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v $(RUN) ./test/e2e/...

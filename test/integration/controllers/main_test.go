@@ -27,6 +27,7 @@ import (
 var (
 	scheme   = runtime.NewScheme()
 	admin    client.Client // of the test
+	direct   *rest.Config  // of the test
 	operator *rest.Config  // with the operator's rights alone
 	ca       *authority.Authority
 )
@@ -61,6 +62,7 @@ func run(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, fmt.Errorf("starting the apiserver: %w", err)
 	}
+	direct = base
 	defer env.Stop()
 	if admin, err = client.New(base, client.Options{Scheme: scheme}); err != nil {
 		return 1, err
@@ -70,6 +72,7 @@ func run(m *testing.M) (int, error) {
 		return 1, fmt.Errorf("adding the operator's user: %w", err)
 	}
 	operator = user.Config()
+	operator.QPS = -1 // as of the operator itself
 	if err := setUp(); err != nil {
 		return 1, err
 	}

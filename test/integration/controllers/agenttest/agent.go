@@ -33,7 +33,9 @@ type Agent struct {
 	mu        sync.Mutex
 	changed   chan struct{}
 	observed  wire.Observed
-	inForce   policy.Policy
+	inForce   policy.Policy // accepted
+	enforced  policy.Policy // applied
+	conns     map[net.Conn]bool
 	pushes    []wire.Desired
 	protos    []string
 	draining  bool
@@ -59,7 +61,7 @@ func Start(t testing.TB, id Identity, files map[string][]byte) *Agent {
 	}
 	a := newAgent(id)
 	a.Addr, a.listener = l.Addr().String(), l
-	a.server = &http.Server{Handler: a.handler(), TLSConfig: config}
+	a.server = &http.Server{Handler: a.handler(), TLSConfig: config, ConnState: a.track}
 	go a.server.ServeTLS(l, "", "")
 	t.Cleanup(a.Stop)
 	return a
@@ -69,6 +71,7 @@ func newAgent(id Identity) *Agent {
 	full := wire.Enforcement{Level: wire.LevelFull, LandlockABI: 7, Layers: []string{"landlock", "seccomp"}}
 	return &Agent{
 		changed: make(chan struct{}),
+		conns:   map[net.Conn]bool{},
 		observed: wire.Observed{
 			Wire: wire.Version, SessionUID: id.SessionUID, Incarnation: id.Incarnation, PodUID: id.PodUID,
 			Boot: 1, Revision: 1, Activity: wire.Activity{State: wire.Idle},
@@ -134,6 +137,7 @@ func (a *Agent) Confirm(killed int) {
 	if a.pending != nil {
 		a.pending.Killed = killed
 		a.observed.Applied, a.pending = a.pending, nil
+		a.enforced = a.inForce
 	}
 	a.changedLocked()
 }
@@ -147,7 +151,37 @@ func (a *Agent) Hold() (release func()) {
 	return sync.OnceFunc(func() { close(held) })
 }
 
-// OnPush is called with every desired state before it is looked at.
+// Enforced returns the policy that is applied and what it was made from.
+func (a *Agent) Enforced() (policy.Policy, policy.Stamp) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.observed.Applied == nil {
+		return policy.Policy{}, policy.Stamp{}
+	}
+	return a.enforced, a.observed.Applied.Stamp
+}
+
+// Hangup ends all connections; new ones are answered.
+func (a *Agent) Hangup() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for c := range a.conns {
+		_ = c.Close()
+	}
+}
+
+func (a *Agent) track(c net.Conn, s http.ConnState) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch s {
+	case http.StateNew:
+		a.conns[c] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(a.conns, c)
+	}
+}
+
+// OnPush is called with every desired state before it is looked at. It may take its time.
 func (a *Agent) OnPush(f func(wire.Desired)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,7 +199,7 @@ func (a *Agent) Misdirect() {
 func (a *Agent) Force(stamp policy.Stamp, p policy.Policy) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.inForce = p
+	a.inForce, a.enforced = p, p
 	a.observed.Applied = &wire.Applied{Digest: policy.Encode(p).Digest, Stamp: stamp, Time: time.Now()}
 	a.changedLocked()
 }
@@ -256,7 +290,7 @@ func (a *Agent) applyLocked(d wire.Desired, doc policy.Document) int {
 		a.changedLocked()
 		return http.StatusAccepted
 	}
-	now.Applied = applied
+	now.Applied, a.enforced = applied, doc.Policy
 	a.changedLocked()
 	return http.StatusOK
 }
