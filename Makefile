@@ -15,7 +15,7 @@ CONTEXT    ?=
 REGISTRY   ?=
 REPOSITORY := $(or $(REGISTRY),agentsession.dev)
 
-.PHONY: help demo test unit integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status soak
+.PHONY: help demo test unit integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status soak wording
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,13 @@ bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do;
 
 scale: kube-binaries ## Run the operator with 5,000 sessions and print what they cost it; SCALE='-sessions 500 -idle 20s' for less
 	@$(ENV) go run ./bench/scale $(SCALE)
+
+# WORDING are flags of hack/wording made of what is given: KEY_FILE, MODEL, BASE_URL, PROVIDER, N, SEED, ARMS, OUT.
+WORDING := $(strip $(foreach v,KEY_FILE=key-file MODEL=model BASE_URL=base-url PROVIDER=provider N=n SEED=seed ARMS=arms OUT=out,\
+	$(if $($(firstword $(subst =, ,$v))),-$(lastword $(subst =, ,$v)) '$($(firstword $(subst =, ,$v)))')))
+
+wording: ## Measure what the snapshot's words do (root); KEY_FILE=… MODEL=… BASE_URL=… N=… for a real model, else a test of itself
+	@go run ./hack/wording $(WORDING)
 
 generate: ## Write what is generated: deep copies, CRDs, roles, reference
 	go generate ./...

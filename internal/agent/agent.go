@@ -37,7 +37,14 @@ type Options struct {
 	Sleep    func(context.Context, time.Duration) error
 	Random   func() float64
 	Boottime func() time.Duration // the clock of the lease; nil is CLOCK_BOOTTIME
+
+	// Words say a policy to the model; nil is policy.Contributions. Only an experiment on
+	// wording has others.
+	Words Words
 }
+
+// Words render a policy as the contributions of a snapshot.
+type Words func(p policy.Policy, workspace string) []policy.Contribution
 
 const (
 	mirrorBytes = 8 << 20
@@ -119,6 +126,9 @@ func New(o Options) (*Agent, error) {
 		o.Boottime = boottime
 	}
 	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now(), secrets: &secrets{path: o.KeyFile}}
+	if o.Words != nil {
+		a.f.words = o.Words
+	}
 	a.root, a.cancel = context.WithCancel(context.Background())
 	a.mirror = eventlog.NewMirror(o.Stdout, mirrorBytes)
 	log, recovered, err := eventlog.Open(o.LogDir, eventlog.Options{

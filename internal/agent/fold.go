@@ -23,6 +23,7 @@ type fold struct {
 	paused  bool // the lease is over
 
 	suppressed bool // the model is not told the policy: what is told is what stands
+	words      Words
 
 	policy   applied
 	history  transcript.History
@@ -93,7 +94,9 @@ type measure struct {
 	bytes  int
 }
 
-func newFold() *fold { return &fold{byUID: map[string]int{}, policies: map[uint64]policy.Policy{}} }
+func newFold() *fold {
+	return &fold{byUID: map[string]int{}, policies: map[uint64]policy.Policy{}, words: policy.Contributions}
+}
 
 // apply takes in one event.
 func (f *fold) apply(e eventlog.Event) error {

@@ -173,6 +173,10 @@ func (a *Agent) modelFailed(err error) string {
 	if a.keyMissing && failure.Kind == model.Auth {
 		text = fmt.Sprintf("The model endpoint wants a key and none is given: name a Secret with the key %s in the class's model. (%s)", wire.ModelKeyFile, text)
 	}
-	a.o.Log.Error("The model gave no answer", "error", text)
+	reason := ""
+	if typed {
+		reason = failure.Reason()
+	}
+	a.o.Log.Error("The model gave no answer", "reason", reason, "error", text)
 	return text
 }

@@ -155,7 +155,7 @@ func (f *fold) planStepEnd() entry {
 
 // planSnapshot states the policy to the model where that is due.
 func (f *fold) planSnapshot(p policy.Policy, seq uint64, workspace string) []entry {
-	contributions := policy.Contributions(p, workspace)
+	contributions := f.words(p, workspace)
 	if f.suppressed {
 		contributions = nil
 	}

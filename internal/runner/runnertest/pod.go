@@ -28,14 +28,23 @@ type Pod struct {
 	Toolbox string // the binary
 }
 
-// NewPod makes the volumes of a pod.
+// NewPod makes the volumes of a pod. They go with the test.
 func NewPod(t testing.TB, toolbox string) *Pod {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pod") //nolint:usetesting // other users go there; into t.TempDir only its owner may
+	p, err := MakePod(toolbox)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = p.Remove() })
+	return p
+}
+
+// MakePod makes the volumes of a pod for a program that is no test.
+func MakePod(toolbox string) (*Pod, error) {
+	dir, err := os.MkdirTemp("", "pod")
+	if err != nil {
+		return nil, err
+	}
 	p := &Pod{dir, toolbox}
 	for _, d := range []string{"workspace", "tmp", "shm", "extra"} {
 		err = errors.Join(err, os.Mkdir(p.Path(d), 0o755), os.Chown(p.Path(d), ToolsUser, ToolsUser))
@@ -47,10 +56,13 @@ func NewPod(t testing.TB, toolbox string) *Pod {
 	err = errors.Join(err, os.Chmod(dir, 0o755),
 		os.WriteFile(p.Path("termination-log"), nil, 0o600), os.Chmod(p.Path("termination-log"), 0o666))
 	if err != nil {
-		t.Fatal(err)
+		return nil, errors.Join(err, p.Remove())
 	}
-	return p
+	return p, nil
 }
+
+// Remove removes the volumes.
+func (p *Pod) Remove() error { return os.RemoveAll(p.Dir) }
 
 // Path is a path on the host.
 func (p *Pod) Path(elem ...string) string { return filepath.Join(append([]string{p.Dir}, elem...)...) }
@@ -86,6 +98,21 @@ type Options struct {
 // Start starts a container. It ends with the test at the latest.
 func (p *Pod) Start(t testing.TB, container string, o Options) *Container {
 	t.Helper()
+	c, err := p.Run(container, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Kill()
+		if t.Failed() {
+			t.Logf("container %s said:\n%s", container, c.Log())
+		}
+	})
+	return c
+}
+
+// Run starts a container that lasts until it is killed.
+func (p *Pod) Run(container string, o Options) (*Container, error) {
 	if o.AgentTimeout == 0 {
 		o.AgentTimeout = 30 * time.Second
 	}
@@ -105,19 +132,13 @@ func (p *Pod) Start(t testing.TB, container string, o Options) *Container {
 		begin = func() error { return startWithoutLandlock(c.cmd, o.NoLandlock) }
 	}
 	if err := begin(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	go func() {
 		c.err = c.cmd.Wait()
 		close(c.done)
 	}()
-	t.Cleanup(func() {
-		c.Kill()
-		if t.Failed() {
-			t.Logf("container %s said:\n%s", container, c.Log())
-		}
-	})
-	return c
+	return c, nil
 }
 
 // script builds the container's file system and drops every privilege.
@@ -279,22 +300,6 @@ func (c *Container) Pids() ([]int, error) {
 		}
 	}
 	return pids, nil
-}
-
-// Build builds the toolbox as it is shipped, or with a layer left out.
-func Build(dir, mutation string) (string, error) {
-	out := filepath.Join(dir, "toolbox"+strings.ReplaceAll(mutation, " ", "-"))
-	args := []string{"build", "-o", out}
-	if mutation != "" {
-		args = append(args, "-tags", "mutation",
-			"-ldflags", "-X 'github.com/agentsession-dev/operator/internal/runner/sandbox.mutation="+mutation+"'")
-	}
-	cmd := exec.Command("go", append(args, "github.com/agentsession-dev/operator/cmd/toolbox")...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if b, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the toolbox: %w\n%s", err, b)
-	}
-	return out, os.Chmod(out, 0o755)
 }
 
 // Freeze stops the supervisor alone, as if it hung; nothing but its end wakes it. It returns
