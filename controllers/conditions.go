@@ -116,6 +116,8 @@ func runnerReadyOf(w *world, completed, suspended verdict) verdict {
 		return noFor(t)
 	}
 	switch {
+	case filling(w.pod):
+		return no(v1alpha1.ReasonPodPending, "The source of the workspace is being fetched.")
 	case !w.podUp():
 		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
 	case o.Unreachable && nodeLost(w.pod):
@@ -312,6 +314,7 @@ var needsSomebody = map[string]bool{
 	v1alpha1.ReasonNameTaken:            true,
 	v1alpha1.ReasonStorageNotPersistent: true,
 	v1alpha1.ReasonPodRejected:          true,
+	v1alpha1.ReasonSourceFailed:         true,
 	v1alpha1.ReasonModelKeyMissing:      true,
 	v1alpha1.ReasonLogRolledBack:        true,
 	v1alpha1.ReasonLandlockUnavailable:  true,

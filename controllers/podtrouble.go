@@ -28,6 +28,9 @@ func podTrouble(p *corev1.Pod) *refusal {
 			reasonOf(p), cutLine(p.Status.Message, 512))
 	}
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if t := sourceTrouble(c); t != nil {
+			return t
+		}
 		if t := containerTrouble(p, c); t != nil {
 			return t
 		}

@@ -181,7 +181,7 @@ func (w *world) completed() *metav1.Condition {
 	return nil
 }
 
-// podUp reports whether the agent can be spoken with.
+// podUp reports whether the agent can be spoken with, and its tools may start.
 func (w *world) podUp() bool {
-	return w.pod != nil && w.pod.DeletionTimestamp == nil && !ended(w.pod) && w.pod.Status.PodIP != "" && agentRuns(w.pod)
+	return w.pod != nil && w.pod.DeletionTimestamp == nil && !ended(w.pod) && w.pod.Status.PodIP != "" && agentRuns(w.pod) && filled(w.pod)
 }

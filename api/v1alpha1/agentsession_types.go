@@ -237,11 +237,3 @@ type ModelChoice struct {
 	// +kubebuilder:validation:Pattern=`^\S+$`
 	Name string `json:"name"`
 }
-
-// Workspace is where the tools of a session work.
-type Workspace struct {
-	// storage is the volume that holds the workspace and the session's log.
-	// Unset: as the class says.
-	// +optional
-	Storage *Storage `json:"storage,omitempty"`
-}

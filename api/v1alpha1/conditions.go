@@ -79,6 +79,12 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonContainerFailed is set when a container cannot be created or keeps ending.
 	ReasonContainerFailed = "ContainerFailed"
+	// ReasonSourceFailed is set when the source of the workspace cannot be had as it is
+	// asked for: it does not exist, or its server refuses.
+	ReasonSourceFailed = "SourceFailed"
+	// ReasonSourceUnavailable is set while the server of the workspace's source cannot be
+	// reached. It is tried again.
+	ReasonSourceUnavailable = "SourceUnavailable"
 	// ReasonRunnerUnreachable is set when the agent does not answer the operator.
 	ReasonRunnerUnreachable = "RunnerUnreachable"
 	// ReasonNodeLost is set when the node does not report.

@@ -20,10 +20,11 @@ func init() { runtime.LockOSThread() }
 const usage = `usage: toolbox COMMAND
 
   supervise    run as the first process of a tools container
+  fetch        fill the workspace before the tools start
   conformance  try everything that the modes forbid, here, and report
   doctor       say in plain words what would be enforced on this node
 
-The commands init, tool and attempt are parts of a call.
+The commands init, tool and attempt are parts of a call, credential is one of a fetch.
 `
 
 func main() {
@@ -42,6 +43,10 @@ func run(args []string) int {
 		return runTool(rest)
 	case "supervise":
 		return supervise(rest)
+	case "fetch":
+		return fetch(rest)
+	case "credential":
+		return credential(rest)
 	case "doctor":
 		return doctor(rest)
 	case "conformance":

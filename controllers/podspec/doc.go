@@ -26,6 +26,9 @@ const (
 // AgentContainer is the name of the container that talks to the model.
 const AgentContainer = "agent"
 
+// WorkspaceContainer is the name of the container that fills the workspace and ends.
+const WorkspaceContainer = "workspace"
+
 // Input is all that a pod is made from.
 type Input struct {
 	Session     *v1alpha1.AgentSession

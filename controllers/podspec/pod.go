@@ -44,6 +44,7 @@ func pod(in Input) *corev1ac.PodApplyConfiguration {
 		WithSpec(confinedPod(in, corev1ac.PodSpec().
 			WithRestartPolicy(corev1.RestartPolicyAlways).
 			WithInitContainers(agent(in)).
+			WithInitContainers(workspace(in)...).
 			WithContainers(tools(in)...).
 			WithVolumes(volumes(in)...)))
 }

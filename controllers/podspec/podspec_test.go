@@ -47,6 +47,24 @@ var cases = map[string]func(*Input){
 		}
 	},
 	"persistent-storage": persistent,
+	"git-source": func(in *Input) {
+		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceGit, Git: &v1alpha1.GitSource{
+			URL: "https://git.example.com/team/project.git", Ref: "release/1.2", CredentialsSecretName: "robot",
+		}}}
+	},
+	"git-source-without-credentials": func(in *Input) {
+		in.Class.Spec.Ceiling.MaxMode = v1alpha1.ModeReadOnly
+		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceGit, Git: &v1alpha1.GitSource{
+			URL: "https://git.example.com/team/project.git",
+		}}}
+	},
+	"config-map-source": func(in *Input) {
+		in.Class.Spec.Model.KeySecretName = "deepseek"
+		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceConfigMap, ConfigMap: &v1alpha1.ConfigMapSource{Name: "inputs"}}}
+	},
+	"empty-source": func(in *Input) {
+		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceEmpty}}
+	},
 	"own-images-users-and-resources": func(in *Input) {
 		in.Class.Spec.Images.Agent = "registry.example/agent:patched"
 		in.Class.Spec.Security = v1alpha1.Security{AgentUser: new(int64(1001)), ToolsUser: new(int64(1002)), FSGroup: new(int64(1003))}
@@ -229,8 +247,18 @@ func TestToolsContainersAreKeptApart(t *testing.T) {
 				}
 			}
 			for _, m := range pod.Spec.InitContainers[0].VolumeMounts {
-				if m.Name == volumeData && m.SubPath != "log" {
-					t.Errorf("the agent mounts the workspace at %s", m.MountPath)
+				if m.Name == volumeData && m.SubPath != "log" || m.Name == volumeSourceKey {
+					t.Errorf("the agent mounts %s at %s", m.Name, m.MountPath)
+				}
+			}
+			for _, c := range pod.Spec.InitContainers[1:] {
+				if c.Name != WorkspaceContainer || c.RestartPolicy != nil {
+					t.Errorf("the init container %s does not end before the tools start", c.Name)
+				}
+				for _, m := range c.VolumeMounts {
+					if secrets[m.Name] && m.Name != volumeSourceKey || m.SubPath == "log" || strings.HasPrefix(m.Name, "ctl-") {
+						t.Errorf("the fetch mounts %s", m.Name)
+					}
 				}
 			}
 		})

@@ -18,6 +18,9 @@ const (
 	volumeNoShm    = "no-shm"    // stays empty
 	volumeShm      = "shm"
 	volumeTmp      = "tmp"
+
+	volumeSourceFiles = "source-files"       // the ConfigMap that a workspace is filled from
+	volumeSourceKey   = "source-credentials" // the Secret with a repository's credentials
 )
 
 var (
@@ -52,7 +55,7 @@ func volumes(in Input) []*corev1ac.VolumeApplyConfiguration {
 		// brings it when it appears.
 		list = append(list, secret(volumeModelKey, name, true))
 	}
-	return list
+	return append(list, sourceVolumes(in)...)
 }
 
 func emptyDir(name string, size resource.Quantity) *corev1ac.VolumeApplyConfiguration {

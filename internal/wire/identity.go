@@ -41,3 +41,16 @@ const (
 	Workspace   = "/workspace" // tools containers
 	HomeDir     = "/tmp/home"  // tools containers; exists in tools-rw only
 )
+
+// Where the fetch of a workspace's source finds and leaves what no tool sees.
+const (
+	SourceDir      = "/source"             // what has been fetched
+	SourceFilesDir = "/source-files"       // the mounted ConfigMap
+	SourceKeyDir   = "/source-credentials" // the mounted Secret
+)
+
+// How the fetch of a workspace's source ends where it fails; its last words are the termination message.
+const (
+	SourceFailed      = 3 // it cannot be had as it is asked for
+	SourceUnavailable = 4 // its server was not reached
+)
