@@ -56,7 +56,14 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "connecting to kube-apiserver:", err)
 		return 1
 	}
-	return m.Run()
+	if code := m.Run(); code != 0 {
+		return code
+	}
+	if err := unproved(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // crds come with the test program, not from files: go test would not notice that a
@@ -134,6 +141,8 @@ func wantRefusal(t *testing.T, err error, want string) {
 		t.Errorf("admitted, want a refusal that says %q", want)
 	case want != "" && !strings.Contains(err.Error(), want):
 		t.Errorf("refused with\n  %v\nwant words\n  %s", err, want)
+	default:
+		remember(err)
 	}
 }
 
