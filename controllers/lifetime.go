@@ -161,8 +161,13 @@ func finished(w *world) (verdict, bool) {
 			return verdict{}, false
 		}
 	}
-	if n := len(o.Messages); n > 0 && o.Messages[n-1].Reason != turnCompleted {
-		return yes(v1alpha1.ReasonFailed, "The last turn ended without an answer: %s.", cutLine(o.Messages[n-1].Reason, 64)), true
+	if n := len(o.Messages); n > 0 {
+		switch last := o.Messages[n-1].Reason; {
+		case turnLimits[last]:
+			return yes(v1alpha1.ReasonLimitReached, "The last turn ended at one of the session's limits: %s. Create a session with a higher one to go on.", last), true
+		case last != turnCompleted:
+			return yes(v1alpha1.ReasonFailed, "The last turn ended without an answer: %s.", cutLine(last, 64)), true
+		}
 	}
 	return yes(v1alpha1.ReasonSucceeded, "Every message is answered."), true
 }

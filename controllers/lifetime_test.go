@@ -131,6 +131,8 @@ func TestHowASessionFinishes(t *testing.T) {
 	}{
 		"every message is answered":       {func(*world) {}, v1alpha1.ReasonSucceeded},
 		"the last turn failed":            {func(w *world) { w.observation.Observed.Messages[1].Reason = "ModelFailed" }, v1alpha1.ReasonFailed},
+		"the last turn met a limit":       {func(w *world) { w.observation.Observed.Messages[1].Reason = "TokenLimit" }, v1alpha1.ReasonLimitReached},
+		"an earlier turn met a limit":     {func(w *world) { w.observation.Observed.Messages[0].Reason = "StepLimit" }, v1alpha1.ReasonSucceeded},
 		"an earlier turn failed":          {func(w *world) { w.observation.Observed.Messages[0].Reason = "ModelFailed" }, v1alpha1.ReasonSucceeded},
 		"it stays open":                   {func(w *world) { w.session.Spec.Completion = v1alpha1.CompletionNever }, ""},
 		"a turn runs":                     {func(w *world) { w.observation.Observed.Activity.State = wire.InTurn }, ""},

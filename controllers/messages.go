@@ -107,14 +107,17 @@ func (w *world) findMessage(uid string) int {
 // turnCompleted is the reason of a turn in which the model answered.
 const turnCompleted = "Completed"
 
+// turnLimits are the reasons of turns that ended because the session may do no more.
+var turnLimits = map[string]bool{"StepLimit": true, "TurnLimit": true, "TokenLimit": true}
+
 func answerOf(o wire.MessageStatus) (reason, message string) {
 	if o.Reason == turnCompleted {
 		return v1alpha1.ReasonAnswered, "The model answered."
 	}
-	switch o.Reason {
-	case "Cancelled":
+	switch {
+	case o.Reason == "Cancelled":
 		return v1alpha1.ReasonCancelled, "A newer message interrupted its turn."
-	case "StepLimit", "TurnLimit", "TokenLimit":
+	case turnLimits[o.Reason]:
 		return v1alpha1.ReasonLimitReached, "The turn ended at a limit: " + o.Reason + ". The reply says which one."
 	}
 	return v1alpha1.ReasonTurnFailed, "The turn ended without an answer: " + cutLine(o.Reason, 64) + ". See the conditions of the session and the pod's log."

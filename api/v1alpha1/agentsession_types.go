@@ -150,8 +150,9 @@ type AgentSessionSpec struct {
 
 	// completion says when the session finishes by itself. Never: it stays open
 	// for messages. WhenIdle: once prompt and messages are answered, at least one
-	// of them; it has Succeeded when the last turn ended with an answer, else
-	// Failed. Default: Never.
+	// of them; it has Succeeded when the last turn ended with an answer. The
+	// reason is LimitReached when that turn met one of the limits, else Failed.
+	// Default: Never.
 	// +optional
 	// +kubebuilder:default=Never
 	Completion Completion `json:"completion,omitempty"`

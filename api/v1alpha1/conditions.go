@@ -183,7 +183,7 @@ const (
 	// is the reason of Ready=True then.
 	ReasonSucceeded = "Succeeded"
 	// ReasonFailed is set when completion is WhenIdle and the last turn ended without an
-	// answer.
+	// answer. Where it ended at a limit the reason is LimitReached.
 	ReasonFailed = "Failed"
 	// ReasonDeadlineExceeded is set when the session ran for its activeDeadlineSeconds.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
@@ -212,6 +212,7 @@ const (
 	ReasonTurnFailed = "TurnFailed"
 	// ReasonCancelled is set on Answered=True when a newer message interrupted the turn.
 	ReasonCancelled = "Cancelled"
-	// ReasonLimitReached is set on Answered=True when the turn ended at a limit.
+	// ReasonLimitReached is set on Answered=True when the turn ended at a limit, and on
+	// Completed=True when completion is WhenIdle and the last turn did.
 	ReasonLimitReached = "LimitReached"
 )
