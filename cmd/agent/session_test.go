@@ -145,19 +145,20 @@ func (p *pod) startAgent() {
 
 func (p *pod) logDir() string { return filepath.Join(p.dir, "log") }
 
+// patience is how long anything may take.
+const patience = 2 * time.Minute
+
 // put pushes until an agent answers.
 func (p *pod) put() wire.Observed {
 	p.t.Helper()
-	for {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		status, body, err := p.link.Put(p.t.Context(), p.desired)
-		if err != nil { // it is not there yet
-			if p.t.Context().Err() != nil {
-				p.t.Fatal(err)
-			}
-			time.Sleep(5 * time.Millisecond)
-			continue
+		if err == nil {
+			return p.observed(status, body)
 		}
-		return p.observed(status, body)
+		if time.Now().After(end) { // it is not there yet, and will not come
+			p.t.Fatal(err)
+		}
 	}
 }
 
@@ -172,13 +173,15 @@ func (p *pod) observed(status int, body []byte) wire.Observed {
 
 func (p *pod) await(what string, holds func(wire.Observed) bool) wire.Observed {
 	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
 	for o := p.put(); ; {
 		if holds(o) {
 			return o
 		}
-		status, body, err := p.link.Do(p.t.Context(), http.MethodGet, fmt.Sprintf("%s?after=%d", wire.ObservedPath, o.Revision), nil)
+		status, body, err := p.link.Do(ctx, http.MethodGet, fmt.Sprintf("%s?after=%d", wire.ObservedPath, o.Revision), nil)
 		if err != nil {
-			p.t.Fatalf("waiting until %s: %v", what, err)
+			p.t.Fatalf("waiting until %s: %v; observed last: %+v", what, err, o)
 		}
 		o = p.observed(status, body)
 	}

@@ -95,6 +95,8 @@ type Agent struct {
 	lease    lease
 	stopTurn context.CancelCauseFunc
 
+	nextSummary int // bytes that the transcript must have before a summary is asked for again
+
 	provider   model.Connected
 	endpoint   modelEndpoint // that provider speaks to
 	keyMissing bool          // the endpoint wants a key and there is none
@@ -213,6 +215,9 @@ func (a *Agent) shutdown() error {
 	}
 	a.mu.Lock()
 	err := a.fatal
+	if a.provider != nil {
+		a.provider.Close()
+	}
 	a.mu.Unlock()
 	if closeErr := a.log.Close(); err == nil {
 		err = closeErr

@@ -20,7 +20,20 @@ const (
 	tokenBytes = 3
 	// A result is oversized beyond the fiftieth part of the window, within these bytes.
 	minResult, maxResult = 1 << 10, 16 << 10
+	// maxSummaries is how often a summary is asked for at once. After that the transcript has to grow by
+	// the tenth part of the window before it is asked for again.
+	maxSummaries = 3
+	growTenth    = 10
 )
+
+const reasonNoSummary = "NoSummary"
+
+// noSummary is an answer that should be a summary and says nothing.
+type noSummary struct{ used eventlog.Usage }
+
+func (noSummary) Error() string {
+	return "the model was asked to sum up the conversation and said nothing: send the message again, or create a new session"
+}
 
 const askSummary = "The conversation is about to be shortened. Write a summary that takes the place of everything above: " +
 	"what was asked for, and by whom; what was found and done, with names of files, commands and their outcome; what was denied; what is still to be done. " +
@@ -72,12 +85,17 @@ func (f *fold) part(w window) (parting, bool) {
 func (a *Agent) keepWithin(ctx context.Context) error {
 	a.mu.Lock()
 	w := window{a.config.Model.ContextWindow, a.f.used()}
+	bytes := a.f.history.Bytes()
+	wait := bytes < a.nextSummary
 	a.mu.Unlock()
-	if w.size == 0 || !w.full() {
+	if w.size == 0 || !w.full() || wait {
 		return nil
 	}
 	_, err := a.compact(ctx, eventlog.CauseWindow)
 	if err != nil && ctx.Err() == nil && a.fatalError() == nil && a.root.Err() == nil {
+		a.mu.Lock()
+		a.nextSummary = bytes + int(w.size/growTenth*tokenBytes)
+		a.mu.Unlock()
 		a.o.Log.Warn("The conversation could not be shortened; going on with all of it", "error", eventlog.Redact(err.Error(), a.secrets.texts()))
 		return nil
 	}
@@ -110,13 +128,18 @@ func (a *Agent) compact(ctx context.Context, cause string) (bool, error) {
 
 // summarize asks the model for a summary and puts it in the place of what it sums up.
 func (a *Agent) summarize(ctx context.Context, upTo uint64, cause string) error {
-	answer, err := a.exchange(ctx, func(try int) (outgoing, error) { return a.summarizable(ctx, upTo, try) })
+	text, last := "", 0
+	answer, err := a.exchange(ctx, func(try int) (outgoing, error) { last = try; return a.summarizable(ctx, upTo, try) }, func(answer model.Answer) error {
+		if text = strings.TrimSpace(answer.Content); text == "" {
+			return noSummary{usageOf(answer)}
+		}
+		return nil
+	})
+	if _, ok := errors.AsType[noSummary](err); ok { // the tokens count all the same
+		err = errors.Join(err, a.record(func(f *fold) []entry { return []entry{f.planRetry(last, err, 0)} }))
+	}
 	if err != nil {
 		return err
-	}
-	text := strings.TrimSpace(answer.Content)
-	if text == "" {
-		return errors.New("the model was asked to sum up the conversation and said nothing: send the message again, or create a new session")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

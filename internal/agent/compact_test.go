@@ -166,11 +166,58 @@ func TestAnOverflowThatNothingMends(t *testing.T) {
 	}
 }
 
-// A summary that does not come is no reason to stop while there is room, and an overflow that nothing can be taken from is said.
+// A summary that does not come is asked for again, and is no reason to stop while there is room. What it
+// cost counts, and it is not asked for anew with every request.
 func TestASummaryThatDoesNotCome(t *testing.T) {
+	asks := 0
 	model := newEndpoint(t, func(n int, r chatRequest) reply {
 		if asked(r) {
-			return reply{calls: []chatCall{bash("c", "ls")}}
+			asks++
+			return reply{calls: []chatCall{bash("c", "ls")}, tokens: 7}
+		}
+		return reply{text: strings.Repeat("a", 3000-n), tokens: 850}
+	})
+	s := start(t, model, nil)
+	s.desired.Config.Model.ContextWindow = 1000
+	s.switchTo(policy.WorkspaceWrite)
+	s.say("m1", "first")
+	if got := s.say("m2", "second"); got.Reason != ReasonCompleted || len(s.rw.Starts()) != 0 || asks != maxSummaries {
+		t.Errorf("the turn ended with %+v, %d calls ran, %d summaries were asked for", got, len(s.rw.Starts()), asks)
+	}
+	if got, want := s.Observed(t.Context(), 0).Usage.Input, int64(2*850+maxSummaries*7); got != want {
+		t.Errorf("%d tokens are counted, want %d", got, want)
+	}
+	s.setNextSummary(1 << 20) // the transcript has not grown enough
+	if s.say("m3", "third"); asks != maxSummaries {
+		t.Errorf("%d summaries were asked for, want no more", asks)
+	}
+	s.setNextSummary(0)
+	if s.say("m4", "fourth"); asks != 2*maxSummaries {
+		t.Errorf("%d summaries were asked for, want %d after it has grown", asks, 2*maxSummaries)
+	}
+	events := s.lawful()
+	if n := len(all[eventlog.Compaction](t, events, eventlog.TypeCompaction)); n != 0 {
+		t.Errorf("%d compactions", n)
+	}
+	for _, r := range all[eventlog.Retry](t, events, eventlog.TypeRetry) {
+		if r.Reason != reasonNoSummary || r.Usage.Input != 7 {
+			t.Errorf("the log says %+v", r)
+		}
+	}
+}
+
+// One that comes at the second asking is used.
+func TestASummaryThatComesLate(t *testing.T) {
+	asks := 0
+	model := newEndpoint(t, func(n int, r chatRequest) reply {
+		switch {
+		case asked(r):
+			if asks++; asks == 1 {
+				return reply{text: " \n"}
+			}
+			return reply{text: "All is well."}
+		case asks > 0:
+			return reply{text: "short", tokens: 100}
 		}
 		return reply{text: strings.Repeat("a", 3000), tokens: 850}
 	})
@@ -178,10 +225,17 @@ func TestASummaryThatDoesNotCome(t *testing.T) {
 	s.desired.Config.Model.ContextWindow = 1000
 	s.switchTo(policy.WorkspaceWrite)
 	s.say("m1", "first")
-	if got := s.say("m2", "second"); got.Reason != ReasonCompleted || len(s.rw.Starts()) != 0 {
-		t.Errorf("the turn ended with %+v, %d calls ran", got, len(s.rw.Starts()))
+	s.say("m2", "second")
+	if got := all[eventlog.Compaction](t, s.lawful(), eventlog.TypeCompaction); len(got) != 1 || !strings.Contains(got[0].Summary, "All is well.") {
+		t.Errorf("the log says %+v", got)
 	}
-	if n := len(all[eventlog.Compaction](t, s.lawful(), eventlog.TypeCompaction)); n != 0 {
-		t.Errorf("%d compactions", n)
+}
+
+func (s *session) setNextSummary(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nextSummary == 0 {
+		s.t.Error("the next summary may come at once")
 	}
+	s.nextSummary = bytes
 }

@@ -36,7 +36,8 @@ func (a *Agent) request(ctx context.Context) (model.Answer, error) {
 	if err := a.keepWithin(ctx); err != nil {
 		return model.Answer{}, err
 	}
-	answer, err := a.exchange(ctx, func(int) (outgoing, error) { return a.sendable(ctx) })
+	sendable := func(int) (outgoing, error) { return a.sendable(ctx) }
+	answer, err := a.exchange(ctx, sendable, whatever)
 	if failure, typed := errors.AsType[*model.Error](err); !typed || failure.Kind != model.ContextOverflow {
 		return answer, err
 	}
@@ -47,17 +48,23 @@ func (a *Agent) request(ctx context.Context) (model.Answer, error) {
 	case !shorter:
 		return model.Answer{}, err
 	}
-	return a.exchange(ctx, func(int) (outgoing, error) { return a.sendable(ctx) })
+	return a.exchange(ctx, sendable, whatever)
 }
 
-// exchange sends what prepare gives, which is new for each attempt, until there is an answer.
-func (a *Agent) exchange(ctx context.Context, prepare func(try int) (outgoing, error)) (model.Answer, error) {
+// whatever takes any answer.
+func whatever(model.Answer) error { return nil }
+
+// exchange sends what prepare gives, which is new for each attempt, until there is an answer that is of use.
+func (a *Agent) exchange(ctx context.Context, prepare func(try int) (outgoing, error), useful func(model.Answer) error) (model.Answer, error) {
 	for try := 1; ; try++ {
 		out, err := prepare(try)
 		if err != nil {
 			return model.Answer{}, err
 		}
 		answer, err := a.ask(ctx, out)
+		if err == nil {
+			err = useful(answer)
+		}
 		if err == nil {
 			return answer, nil
 		}
@@ -76,6 +83,9 @@ func (a *Agent) exchange(ctx context.Context, prepare func(try int) (outgoing, e
 
 // delay says whether a request is worth repeating after the try-th attempt, and when.
 func (a *Agent) delay(err error, try int) (time.Duration, bool) {
+	if _, none := errors.AsType[noSummary](err); none {
+		return 0, try < maxSummaries
+	}
 	failure, typed := errors.AsType[*model.Error](err)
 	if !typed || !failure.Retryable() || try >= maxAttempts || failure.RetryAfter > maxAsked {
 		return 0, false
@@ -90,6 +100,9 @@ func (f *fold) planRetry(attempt int, err error, delay time.Duration) entry {
 	r := eventlog.Retry{
 		Turn: f.turn.number, Step: f.turn.step, Attempt: attempt,
 		Message: cutText(err.Error(), 1024), DelayMillis: delay.Milliseconds(),
+	}
+	if none, ok := errors.AsType[noSummary](err); ok {
+		r.Reason, r.Usage = reasonNoSummary, none.used
 	}
 	if failure, typed := errors.AsType[*model.Error](err); typed {
 		r.Reason = failure.Reason()

@@ -160,6 +160,8 @@ func (f *fold) applyTurn(e eventlog.Event) error {
 			}
 			return nil
 		})
+	case eventlog.TypeRetry:
+		return with(e, func(p eventlog.Retry) error { f.use(p.Usage); return nil })
 	case eventlog.TypeCompaction:
 		return with(e, f.applyCompaction)
 	case eventlog.TypeAssistantMessage:

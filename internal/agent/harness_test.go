@@ -299,17 +299,22 @@ func (s *session) answered(uid string) wire.MessageStatus {
 	return status
 }
 
-// await polls until a condition holds. The test binary's own time-out bounds it.
+// patience is how long anything may take.
+const patience = 2 * time.Minute
+
+// await polls until a condition holds.
 func (s *session) await(what string, holds func(wire.Observed) bool) wire.Observed {
 	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
 	after := uint64(0)
 	for {
-		o := s.Observed(s.t.Context(), after)
+		o := s.Observed(ctx, after)
 		if holds(o) {
 			return o
 		}
-		if s.t.Context().Err() != nil {
-			s.t.Fatalf("never: %s", what)
+		if ctx.Err() != nil {
+			s.t.Fatalf("never: %s; observed last: %+v", what, o)
 		}
 		after = o.Revision
 	}
@@ -347,7 +352,9 @@ func kinds(events []eventlog.Event) []eventlog.Type {
 
 // awaitRequest waits until the n-th request has come.
 func (e *endpoint) awaitRequest(n int) {
-	for len(e.seen()) < n {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(patience); len(e.seen()) < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			panic(fmt.Sprintf("%d requests came, want %d", len(e.seen()), n))
+		}
 	}
 }

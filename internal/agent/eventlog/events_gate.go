@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Retry says that an attempt of a step got no answer and that another follows.
+// Retry says that an attempt of a step got no answer, or none of use, and that another request
+// follows.
 type Retry struct {
 	Turn    int `json:"turn"`
 	Step    int `json:"step"`
@@ -17,6 +18,8 @@ type Retry struct {
 	Message string `json:"message,omitempty"`
 	// DelayMillis is the wait before the next attempt.
 	DelayMillis int64 `json:"delayMillis"`
+	// Usage is of an answer that was of no use.
+	Usage Usage `json:"usage,omitzero"`
 }
 
 // LeaseExpired says that the controller was not heard in time: no call starts
