@@ -39,25 +39,41 @@ func notesOn(before, after *v1alpha1.AgentSessionStatus) []note {
 	if ready := transition(before, after, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse && !quiet[ready.Reason] {
 		list = append(list, note{corev1.EventTypeWarning, ready.Reason, "Observe", ready.Message})
 	}
-	if a := after.Applied; a != nil && isTrue(after.Conditions, v1alpha1.ConditionModeApplied) &&
-		(before.Applied == nil || before.Applied.Digest != a.Digest || !isTrue(before.Conditions, v1alpha1.ConditionModeApplied)) {
-		told := fmt.Sprintf("log event %d", a.SnapshotSeq)
-		if a.SnapshotSeq == 0 {
-			told = "the model is not told"
-		}
-		text := fmt.Sprintf("%s is enforced (generation %d, %s)", a.Mode, a.Generation, told)
-		if a.KilledProcesses > 0 {
-			text += fmt.Sprintf("; %d processes were ended", a.KilledProcesses)
-		}
-		list = append(list, note{corev1.EventTypeNormal, v1alpha1.ConditionModeApplied, "Apply", text})
-	}
-	if mode := transition(before, after, v1alpha1.ConditionModeApplied); mode != nil && mode.Reason == v1alpha1.ReasonClamped {
-		list = append(list, note{corev1.EventTypeWarning, mode.Reason, "Apply", mode.Message})
+	if applied, ok := appliedNote(before, after); ok {
+		list = append(list, applied)
 	}
 	if before.PodName == "" && after.PodName != "" {
 		list = append(list, note{corev1.EventTypeNormal, "PodCreated", "Create", "Created pod " + after.PodName})
 	}
 	return list
+}
+
+// appliedNote says what came into force, and that it is less than was asked for. It is one
+// event: a label on a namespace may clamp hundreds of sessions at once.
+func appliedNote(before, after *v1alpha1.AgentSessionStatus) (note, bool) {
+	mode := transition(before, after, v1alpha1.ConditionModeApplied)
+	clamped := mode != nil && mode.Reason == v1alpha1.ReasonClamped
+	a := after.Applied
+	if a == nil || !isTrue(after.Conditions, v1alpha1.ConditionModeApplied) {
+		return note{}, false
+	}
+	if before.Applied != nil && before.Applied.Digest == a.Digest && isTrue(before.Conditions, v1alpha1.ConditionModeApplied) {
+		if clamped { // what was asked for changed, and not what is in force
+			return note{corev1.EventTypeWarning, mode.Reason, "Apply", mode.Message}, true
+		}
+		return note{}, false
+	}
+	text := fmt.Sprintf("%s is enforced (generation %d, log event %d)", a.Mode, a.Generation, a.SnapshotSeq)
+	if a.SnapshotSeq == 0 {
+		text = fmt.Sprintf("%s is enforced (generation %d, the model is not told)", a.Mode, a.Generation)
+	}
+	if a.KilledProcesses > 0 {
+		text += fmt.Sprintf("; %d processes were ended", a.KilledProcesses)
+	}
+	if clamped {
+		return note{corev1.EventTypeWarning, mode.Reason, "Apply", text + ". " + mode.Message}, true
+	}
+	return note{corev1.EventTypeNormal, v1alpha1.ConditionModeApplied, "Apply", text}, true
 }
 
 // transition returns a condition whose status or reason is another than before.

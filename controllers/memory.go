@@ -25,6 +25,7 @@ type remembered struct {
 	at          time.Time              // when
 	aimed       int64                  // the newest generation that is to be applied
 	since       time.Time              // when it was seen first
+	taken       time.Time              // when a reconcile began with it
 	incarnation string                 // of the link Secret that was created for a pod which is not
 }
 
@@ -51,22 +52,34 @@ func (m *memory) aim(s *v1alpha1.AgentSession, now time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.ofLocked(s); r.aimed != s.Generation {
-		r.aimed, r.since = s.Generation, now
+	if r := m.ofLocked(s); r.aimed < s.Generation {
+		r.aimed, r.since, r.taken = s.Generation, now, time.Time{}
 		m.putLocked(s, r)
 	}
 }
 
-// hit returns when the present generation was seen first, once; zero after that.
-func (m *memory) hit(s *v1alpha1.AgentSession) (since time.Time) {
+// take remembers when a reconcile began with the generation that is aimed at.
+func (m *memory) take(s *v1alpha1.AgentSession, now time.Time) {
+	m.aim(s, now)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.ofLocked(s); r.aimed == s.Generation && r.taken.IsZero() && !r.since.IsZero() {
+		r.taken = now
+		m.putLocked(s, r)
+	}
+}
+
+// hit returns when the present generation was seen first and when a reconcile began with it,
+// once; zero after that.
+func (m *memory) hit(s *v1alpha1.AgentSession) (since, taken time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.ofLocked(s)
-	if r.aimed == s.Generation {
-		since, r.since = r.since, time.Time{}
+	if r.aimed == s.Generation && !r.taken.IsZero() {
+		since, taken, r.since, r.taken = r.since, r.taken, time.Time{}, time.Time{}
 		m.putLocked(s, r)
 	}
-	return since
+	return since, taken
 }
 
 // seen lets go of what was written once the cache has it.

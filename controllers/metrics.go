@@ -18,6 +18,11 @@ var (
 		Help:    "Time from when the operator first sees a new generation of a running session until its status says that the policy is applied.",
 		Buckets: []float64{.005, .01, .015, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
+	policyStages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "agentsession_policy_stage_seconds",
+		Help:    "Where that time goes: until a reconcile begins (queue), until the agent has confirmed (agent), until the status is written (write).",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"stage"})
 	linkErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentsession_link_errors_total",
 		Help: "Exchanges with agents that failed, by how.",
@@ -25,7 +30,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(policyApplied, linkErrors)
+	metrics.Registry.MustRegister(policyApplied, policyStages, linkErrors)
 	for _, kind := range link.Kinds() {
 		linkErrors.WithLabelValues(kind)
 	}
@@ -42,4 +47,12 @@ func RegisterHeld(held func() int) error {
 	}, func() float64 { return float64(held()) }))
 }
 
-func observeApplied(since, now time.Time) { policyApplied.Observe(max(0, now.Sub(since).Seconds())) }
+// observeApplied counts a switch by when it was seen, when a reconcile began with it, when the
+// status that confirms it was begun to be written, and when it was.
+func observeApplied(seen, taken, confirmed, written time.Time) {
+	seconds := func(from, to time.Time) float64 { return max(0, to.Sub(from).Seconds()) }
+	policyApplied.Observe(seconds(seen, written))
+	policyStages.WithLabelValues("queue").Observe(seconds(seen, taken))
+	policyStages.WithLabelValues("agent").Observe(seconds(taken, confirmed))
+	policyStages.WithLabelValues("write").Observe(seconds(confirmed, written))
+}

@@ -107,7 +107,7 @@ func (w *world) resolve() {
 // writeStatus writes the status if it changed; counters alone at most every 30 s.
 func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
 	before, after := w.session.Status, statusOf(w)
-	r.memory.aim(w.session, w.now)
+	r.memory.take(w.session, w.now)
 	switch compare(before, after) {
 	case unchanged:
 		return outcome{}
@@ -117,6 +117,7 @@ func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
 		}
 	case changedMore:
 	}
+	begin := r.Now()
 	base := w.session.DeepCopy()
 	next := w.session.DeepCopy()
 	next.Status = after
@@ -126,8 +127,8 @@ func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
 	r.memory.wrote(next, w.now)
 	w.session = next
 	if isTrue(after.Conditions, v1alpha1.ConditionModeApplied) {
-		if since := r.memory.hit(next); !since.IsZero() {
-			observeApplied(since, r.Now())
+		if since, taken := r.memory.hit(next); !since.IsZero() {
+			observeApplied(since, taken, begin, r.Now())
 		}
 	}
 	notes := notesOn(&before, &after)

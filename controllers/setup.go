@@ -102,6 +102,7 @@ func (r *SessionReconciler) seen() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		if s, ok := e.ObjectNew.(*v1alpha1.AgentSession); ok {
 			r.memory.seen(s)
+			r.memory.aim(s, r.Now())
 		}
 		return true
 	}}

@@ -16,11 +16,15 @@ import (
 	"time"
 )
 
+// kept is how many idle agents the operator may listen to.
+const kept = 256
+
 type options struct {
 	sessions  int
 	namespace int
 	idle      time.Duration
 	workers   int
+	rate      int
 	verbose   bool
 }
 
@@ -30,6 +34,7 @@ func main() {
 	flag.IntVar(&o.namespace, "namespaces", 20, "in how many namespaces")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "how long to watch them do nothing")
 	flag.IntVar(&o.workers, "workers", 8, "how many clients create and patch at once")
+	flag.IntVar(&o.rate, "rate", 20, "how many to switch a second, the second time")
 	flag.BoolVar(&o.verbose, "v", false, "show the operator's log")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -53,7 +58,7 @@ func run(ctx context.Context, o options) (err error) {
 	defer w.stop()
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer out.Flush()
-	fmt.Fprintln(out, "PHASE\tTIME\tMEMORY\tCPU\tRECONCILES\tWRITES\tEVENTS\tLEASES\tHELD\tPATCH TO APPLIED")
+	fmt.Fprintln(out, "PHASE\tTIME\tMEMORY\tCPU\tRECONCILES\tWRITES\tEVENTS\tLEASES\tHELD\tFROM PATCH TO APPLIED")
 	for _, phase := range []struct {
 		name string
 		do   func(context.Context) (string, error)
@@ -63,6 +68,8 @@ func run(ctx context.Context, o options) (err error) {
 		{"idle", w.idle},
 		{"switch all", w.switchAll},
 		{"become idle again", w.settle},
+		{fmt.Sprintf("switch %d a second", o.rate), w.switchEvenly},
+		{"label one namespace", w.narrow},
 		{"restart of the operator", w.restart},
 		{"idle again", w.idle},
 	} {

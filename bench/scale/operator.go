@@ -115,7 +115,7 @@ func (w *world) scrape() map[string]float64 {
 	defer resp.Body.Close()
 	all := map[string]float64{}
 	for s := bufio.NewScanner(resp.Body); s.Scan(); {
-		name, value, _ := strings.Cut(s.Text(), "} ")
+		name, value, _ := strings.Cut(s.Text(), "} ") // what has labels keeps them, but for the brace
 		if value == "" {
 			name, value, _ = strings.Cut(s.Text(), " ")
 		}

@@ -27,11 +27,13 @@ type sight struct {
 	ready   map[types.NamespacedName]bool
 	applied map[types.NamespacedName]int64 // the generation that ModeApplied=True was said of
 	at      map[types.NamespacedName]time.Time
+	mode    map[types.NamespacedName]v1alpha1.SandboxMode // the one that is enforced
 }
 
 // watch plays the kubelet for every pod that appears, and keeps sight of the sessions.
 func (w *world) watch(ctx context.Context) (*sight, error) {
-	s := &sight{ready: map[types.NamespacedName]bool{}, applied: map[types.NamespacedName]int64{}, at: map[types.NamespacedName]time.Time{}}
+	s := &sight{ready: map[types.NamespacedName]bool{}, applied: map[types.NamespacedName]int64{}, at: map[types.NamespacedName]time.Time{},
+		mode: map[types.NamespacedName]v1alpha1.SandboxMode{}}
 	pods := make(chan *corev1.Pod, w.o.sessions)
 	for range w.o.workers {
 		w.wg.Go(func() {
@@ -93,8 +95,11 @@ func (s *sight) see(session *v1alpha1.AgentSession) {
 	defer s.mu.Unlock()
 	s.ready[name] = meta.IsStatusConditionTrue(session.Status.Conditions, v1alpha1.ConditionReady)
 	c := meta.FindStatusCondition(session.Status.Conditions, v1alpha1.ConditionModeApplied)
-	if c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration > s.applied[name] {
-		s.applied[name], s.at[name] = c.ObservedGeneration, now
+	if c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration < session.Generation {
+		return
+	}
+	if mode := session.Status.Applied.Mode; c.ObservedGeneration > s.applied[name] || mode != s.mode[name] {
+		s.applied[name], s.mode[name], s.at[name] = c.ObservedGeneration, mode, now
 	}
 }
 
@@ -184,10 +189,10 @@ func (w *world) create(ctx context.Context) (string, error) {
 	return "", eventually(ctx, "all sessions are Ready", func() bool { return w.sight.count(1) == w.o.sessions })
 }
 
-// settle waits until nobody is listened to any more, and until the memory that was needed for
+// settle waits until few are listened to, and until the memory that was needed for
 // more is given back.
 func (w *world) settle(ctx context.Context) (string, error) {
-	if err := eventually(ctx, "nobody is listened to", func() bool { return w.fleet.Connections.Load() == 0 }); err != nil {
+	if err := eventually(ctx, "few are listened to", func() bool { return w.fleet.Connections.Load() <= kept }); err != nil {
 		return "", err
 	}
 	return w.idle(ctx)
@@ -201,20 +206,38 @@ func (w *world) idle(ctx context.Context) (string, error) {
 	return "", ctx.Err()
 }
 
+// switchAll patches every session as fast as the clients can: faster than everything behind
+// them can follow.
 func (w *world) switchAll(ctx context.Context) (string, error) {
+	return w.switches(ctx, "workspace-write", 2, nil)
+}
+
+// switchEvenly patches every session again, as many a second as can be followed.
+func (w *world) switchEvenly(ctx context.Context) (string, error) {
+	turn := time.NewTicker(time.Second / time.Duration(w.o.rate))
+	defer turn.Stop()
+	return w.switches(ctx, "danger-full-access", 3, turn.C)
+}
+
+// switches patches each session when it is its turn, and waits for the last to be applied.
+func (w *world) switches(ctx context.Context, mode string, generation int64, turn <-chan time.Time) (string, error) {
+	before := w.scrape()
 	var mu sync.Mutex
 	patched := map[types.NamespacedName]time.Time{}
 	err := w.each(ctx, func(ctx context.Context, name types.NamespacedName) error {
+		if turn != nil {
+			<-turn
+		}
 		mu.Lock()
 		patched[name] = time.Now()
 		mu.Unlock()
 		s := &v1alpha1.AgentSession{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-		return w.api.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"sandbox":{"mode":"workspace-write"}}}`)))
+		return w.api.Patch(ctx, s, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"sandbox":{"mode":%q}}}`, mode)))
 	})
 	if err != nil {
 		return "", err
 	}
-	if err := eventually(ctx, "all sessions are switched", func() bool { return w.sight.count(2) == w.o.sessions }); err != nil {
+	if err := eventually(ctx, "all sessions are switched", func() bool { return w.sight.count(generation) == w.o.sessions }); err != nil {
 		return "", err
 	}
 	var took []time.Duration
@@ -224,7 +247,8 @@ func (w *world) switchAll(ctx context.Context) (string, error) {
 	}
 	w.sight.mu.Unlock()
 	slices.Sort(took)
-	return fmt.Sprintf("p50 %s, p99 %s", took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond)), nil
+	return fmt.Sprintf("p50 %s, p99 %s (%s)", took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond),
+		stages(before, w.scrape())), nil
 }
 
 // restart replaces the operator: the next one knows nothing and asks every agent once.

@@ -87,10 +87,13 @@ type Options struct {
 	// Failed is told of each exchange that failed, and in which of a few ways; nil is nobody.
 	Failed func(kind string)
 	// Linger is how long the connection to an agent that became idle is kept, Visit how
-	// often, roughly, an agent at rest is looked at; 0 are 5 seconds and 10 minutes.
+	// often, roughly, an agent at rest is looked at; 0 are 10 minutes.
 	Linger, Visit time.Duration
+	// Keep is how many idle agents may have a connection; 0 are 256.
+	Keep int
 
 	held *atomic.Int64
+	kept *kept
 }
 
 // Links holds one link a session.
@@ -113,7 +116,7 @@ func New(ctx context.Context, o Options) *Links {
 	}
 	o.Linger, o.Visit = cmp.Or(o.Linger, lingerFor), cmp.Or(o.Visit, visitEvery)
 	l := &Links{ctx: ctx, options: o, links: map[types.NamespacedName]*link{}}
-	l.options.held = &l.held
+	l.options.held, l.options.kept = &l.held, &kept{most: cmp.Or(o.Keep, keepMost)}
 	return l
 }
 

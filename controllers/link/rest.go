@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// lingerFor is how long an idle agent is still listened to after it was told something:
-	// a person who changes one thing often changes another.
-	lingerFor = 5 * time.Second
+	// lingerFor is how long an idle agent is still listened to after it did or was told
+	// something: a person who changes one thing often changes another.
+	lingerFor = 10 * time.Minute
+	// keepMost is how many idle agents are listened to at a time.
+	keepMost = 256
 	// visitEvery is how often an agent at rest is looked at although nothing calls for it.
 	visitEvery = 10 * time.Minute
 )
@@ -87,21 +89,33 @@ func (k *link) restsLocked() bool {
 // small: the desired state is the caller's to bring again.
 func (k *link) rest() bool {
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	rests, leaves := k.restLocked()
+	k.mu.Unlock()
+	if leaves != nil {
+		leaves.letGo()
+	}
+	return rests
+}
+
+// restLocked also returns the link that has to make room for this one.
+func (k *link) restLocked() (rests bool, leaves *link) {
 	switch {
 	case !k.running: // ended
-		return true
+		return true, nil
 	case !k.idleLocked():
 		k.linger = time.Time{}
-		return false
+		k.options.kept.remove(k)
+		return false, nil
 	case k.linger.IsZero() && k.visit:
 		k.linger = time.Now()
 	case k.linger.IsZero():
 		k.linger = time.Now().Add(k.options.Linger)
+		leaves = k.options.kept.add(k)
 	}
 	if !k.restsLocked() {
-		return false
+		return false, leaves
 	}
+	k.options.kept.remove(k)
 	short := *k.observed
 	short.Messages = nil // they are written
 	k.observed, k.want = &short, nil
@@ -109,7 +123,7 @@ func (k *link) rest() bool {
 	wait := k.options.Visit
 	k.alarm = time.AfterFunc(wait-wait/5+rand.N(2*wait/5), k.ring)
 	k.options.held.Add(-1)
-	return true
+	return true, leaves
 }
 
 // ring has a session looked at that has been at rest for long.
@@ -140,6 +154,7 @@ func (k *link) end() {
 	k.cancel()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.options.kept.remove(k)
 	if k.alarm != nil {
 		k.alarm.Stop()
 	}

@@ -3,6 +3,7 @@
 package link
 
 import (
+	"container/list"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -46,11 +47,12 @@ type link struct {
 	since    time.Time // when exchanges began to fail; zero while they succeed
 	lost     bool      // they have failed for unreachableAfter
 
-	written moment      // up to here all is written that the agent said
-	linger  time.Time   // until when an idle agent is listened to; zero while it is not idle
-	visit   bool        // it was dialled to look at it, not to change something
-	due     bool        // the next visit
-	alarm   *time.Timer // makes it due
+	written moment        // up to here all is written that the agent said
+	linger  time.Time     // until when an idle agent is listened to; zero while it is not idle
+	visit   bool          // it was dialled to look at it, not to change something
+	due     bool          // the next visit
+	alarm   *time.Timer   // makes it due
+	place   *list.Element // among those that are kept; theirs to change
 
 	answered chan struct{} // closed and replaced with every change
 	waiting  int           // callers of set that wait for it
@@ -218,6 +220,9 @@ func (k *link) answer(version uint64, o *wire.Observed, refused *policy.Stamp) {
 			k.pushed = 0 // an agent that was started anew has been told nothing yet
 		}
 		k.observed = o
+		if o.Activity.State != wire.Idle {
+			k.visit = false // somebody works with it
+		}
 	}
 	if version != 0 {
 		k.pushed, k.replied = version, max(k.replied, version)

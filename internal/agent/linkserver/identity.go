@@ -48,7 +48,8 @@ func LoadIdentity(dir, caHash, sessionUID, incarnation string) (*Identity, error
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
 	return &Identity{SessionUID: sessionUID, Incarnation: incarnation, tls: &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair},
+		// HTTP/2 lets a push overtake the poll that it interrupts: in HTTP/1.1 that costs the connection.
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, // checks the usage clientAuth too
 		SessionTicketsDisabled: true,
 		VerifyConnection:       verifyOperator,

@@ -7,9 +7,11 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +34,7 @@ type handler struct {
 	applied  bool
 	err      error
 	observed wire.Observed
+	waits    bool // polls wait for ever
 }
 
 func (h *handler) SetDesired(_ context.Context, d wire.Desired) (wire.Observed, bool, error) {
@@ -43,7 +46,10 @@ func (h *handler) SetDesired(_ context.Context, d wire.Desired) (wire.Observed, 
 
 func (h *handler) Heard() {}
 
-func (h *handler) Observed(_ context.Context, after uint64) wire.Observed {
+func (h *handler) Observed(ctx context.Context, after uint64) wire.Observed {
+	if h.waits {
+		<-ctx.Done()
+	}
 	o := h.observed
 	o.Revision = after + 1
 	return o
@@ -189,5 +195,33 @@ func TestAChangedSecretIsRefused(t *testing.T) {
 	linktest.NewCA(t).WriteSecret(t, dir, uid, incarnation)
 	if _, err := linkserver.LoadIdentity(dir, ca.Hash(), uid, incarnation); err == nil || !strings.Contains(err.Error(), "delete the pod") {
 		t.Errorf("LoadIdentity() = %v", err)
+	}
+}
+
+// A push overtakes the poll that waits, and giving a poll up does not cost the connection.
+func TestPushesAndPollsShareOneConnection(t *testing.T) {
+	h := &handler{applied: true, waits: true}
+	ca, addr := serve(t, h)
+	c := operator(t, ca, addr)
+	push := wire.Desired{Wire: wire.Version, SessionUID: uid, Incarnation: incarnation}
+	for i := range 10 {
+		polling, giveUp := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, _, err := c.Do(polling, http.MethodGet, wire.ObservedPath+"?after=1", nil)
+			gone <- err
+		}()
+		var reused bool
+		traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+		if status, body, err := c.Put(traced, push); err != nil || status != http.StatusOK {
+			t.Fatalf("a push beside a poll was answered %d %s, %v", status, body, err)
+		}
+		if i > 0 && !reused {
+			t.Error("a push needed another connection")
+		}
+		giveUp()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the poll ended with %v", err)
+		}
 	}
 }

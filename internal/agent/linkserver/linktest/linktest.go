@@ -109,7 +109,7 @@ func (ca *CA) Client(t testing.TB, addr, sessionUID, incarnation, name string, u
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
 		RootCAs: pool, ServerName: wire.ServerName(sessionUID, incarnation), Certificates: []tls.Certificate{pair},
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
