@@ -8,11 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+
+	"github.com/agentsession-dev/operator/internal/wire"
 )
 
 // runInstall copies a program beside its destination and renames it: whoever looks finds
-// either the old one or the whole new one. It may be run again at any time.
+// either the old one or the whole new one. Beside it, it makes the place where the tools
+// containers' last messages are mounted. It may be run again at any time.
 func runInstall(args []string, stderr io.Writer) error {
 	set := flag.NewFlagSet("agent install", flag.ContinueOnError)
 	set.SetOutput(stderr)
@@ -27,7 +31,23 @@ func runInstall(args []string, stderr io.Writer) error {
 	if err := install(*from, *to); err != nil {
 		return fmt.Errorf("installing %s: %w", *to, err)
 	}
-	return nil
+	return makePrivate(filepath.Join(filepath.Dir(*to), wire.PrivateDir))
+}
+
+// makePrivate makes a directory that nobody else may enter, with the file that the kubelet
+// mounts another one over: the volume is read-only there, so it must exist before.
+func makePrivate(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := os.Chmod(dir, 0o700); err != nil { // without the set-group bit that it gets from a volume of a group
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, path.Base(wire.TerminationLog)), os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 func install(from, to string) (err error) {

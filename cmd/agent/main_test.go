@@ -34,8 +34,15 @@ func TestInstall(t *testing.T) {
 		t.Error("a program that does not exist was installed")
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 2 {
-		t.Errorf("it leaves %v behind, %v", entries, err)
+	if err != nil || len(entries) != 3 {
+		t.Errorf("it leaves %v behind, %v; want both programs and the private directory", entries, err)
+	}
+	info, err = os.Stat(filepath.Join(dir, "private"))
+	if err != nil || info.Mode() != os.ModeDir|0o700 {
+		t.Errorf("the private directory: %v, %v; want nobody else to enter it", info.Mode(), err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "private", "termination-log")); err != nil {
+		t.Errorf("what the kubelet mounts over is not there: %v", err)
 	}
 }
 

@@ -87,6 +87,8 @@ func toolsContainer(in Input, name string, r v1alpha1.Resources) *corev1ac.Conta
 		WithArgs("--container", name, "--ctl-dir", wire.CtlDir, "--workspace", wire.Workspace).
 		WithEnv(corev1ac.EnvVar().WithName("HOME").WithValue(wire.HomeDir)).
 		WithWorkingDir("/").
+		// Where it is by default, calls could set its time, and with full access write it.
+		WithTerminationMessagePath(wire.TerminationLog).
 		WithResources(resources(r)).
 		WithVolumeMounts(
 			readOnly(mount(volumeToolbox, wire.ToolboxDir)),

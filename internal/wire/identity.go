@@ -31,6 +31,14 @@ const (
 	ModelKeyFile = "apiKey"
 )
 
+// PrivateDir is a directory in ToolboxDir that only the agent's user may enter. In it is the
+// file that the kubelet puts into each tools container, writable for all, for a last message
+// (/dev/termination-log in other containers).
+const (
+	PrivateDir     = "private"
+	TerminationLog = ToolboxDir + "/" + PrivateDir + "/termination-log"
+)
+
 // Paths inside the containers.
 const (
 	LogDir      = "/log"       // agent

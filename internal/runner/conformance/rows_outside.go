@@ -2,6 +2,8 @@
 
 package conformance
 
+import "github.com/agentsession-dev/operator/internal/wire"
+
 // out is a modification of something that permissions let the user modify, beyond
 // workspace and temporary directories.
 func out(name string, t Trial) Row {
@@ -55,10 +57,12 @@ func deviceRows() []Row {
 		{Name: "write /dev/null", Try: operation("append", "/dev/null"), Want: everywhere(allowed)},
 		{Name: "write /dev/zero", Try: operation("append", "/dev/zero"), Want: everywhere(allowed)},
 		{Name: "read /dev/urandom", Try: operation("read", "/dev/urandom"), Want: everywhere(allowed)},
-		{Name: "write the termination message", Try: operation("append", "/dev/termination-log"), Want: [3]Want{denied("EACCES", "EROFS"), denied("EACCES"), allowed}},
-		// The kubelet puts it there, writable for all. Its time is no content, and a file's
-		// time is nothing that Landlock governs: only read-only keeps it.
-		{Name: "touch the termination message", Try: shell("touch /dev/termination-log"), Want: [3]Want{denied(), allowed, allowed}},
+		// The kubelet mounts it writable for all, and a file's time is nothing that Landlock
+		// governs: so it is in a directory that the tools' user cannot enter.
+		{Name: "write the termination message", Try: shell("echo attempted >> /dev/termination-log"), Want: everywhere(denied())},
+		{Name: "touch the termination message", Try: shell("touch /dev/termination-log"), Want: everywhere(denied())},
+		{Name: "write the termination message where it is", Try: shell("echo attempted >> " + wire.TerminationLog), Want: everywhere(denied())},
+		{Name: "touch the termination message where it is", Try: shell("touch " + wire.TerminationLog), Want: everywhere(denied())},
 		{Name: "write one's own files in proc", Try: operation("append", "/proc/self/comm"), Want: [3]Want{denied("EACCES"), denied("EACCES"), allowed}},
 		{Name: "write what the kernel exports", Try: operation("append", "/proc/sys/kernel/core_pattern"), Want: everywhere(denied())},
 		{Name: "write to the output", Try: shell("echo attempted > /dev/stdout"), Want: everywhere(allowed)},

@@ -156,10 +156,10 @@ func (p *Pod) script(container string, o Options) string {
 	}
 	add("mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts dev/pts; ln -s pts/ptmx dev/ptmx")
 	add("ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/0 dev/stdin; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr")
-	add("touch dev/termination-log; mount --bind %s dev/termination-log", p.Path("termination-log"))
 	add("mount --bind %s workspace; mount --bind %s extra", p.Path("workspace"), p.Path("extra"))
 	add("mount --bind %s ctl; mount -o remount,bind,ro ctl", p.Ctl(container))
 	add("touch toolbox/toolbox; mount --bind %s toolbox/toolbox; mount -o remount,bind,ro toolbox/toolbox", p.Toolbox)
+	add("mkdir -m 700 toolbox/private; touch toolbox/private/termination-log; mount --bind %s toolbox/private/termination-log", p.Path("termination-log"))
 	if container == wire.ToolsRO {
 		add("mount -t tmpfs -o ro shm dev/shm")
 		if !o.WritableMount {

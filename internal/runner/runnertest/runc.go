@@ -59,7 +59,8 @@ func (p *Pod) rootDirectory(bundle string) error {
 			err = errors.Join(err, os.Symlink("usr/"+l, filepath.Join(root, l)))
 		}
 	}
-	return errors.Join(err, os.WriteFile(filepath.Join(root, "toolbox", "toolbox"), nil, 0o755))
+	return errors.Join(err, os.WriteFile(filepath.Join(root, "toolbox", "toolbox"), nil, 0o755),
+		os.Mkdir(filepath.Join(root, "toolbox", wire.PrivateDir), 0o700), os.WriteFile(filepath.Join(root, wire.TerminationLog), nil, 0o600))
 }
 
 type object = map[string]any
@@ -106,7 +107,7 @@ func (p *Pod) ociMounts(container string, o Options) []object {
 		bind("/usr", "/usr", true), bind("/etc", "/etc", true),
 		bind(p.Path("workspace"), wire.Workspace, container == wire.ToolsRO && !o.WritableMount),
 		bind(p.Path("extra"), Extra, false), bind(p.Ctl(container), wire.CtlDir, true),
-		bind(p.Toolbox, "/toolbox/toolbox", true), bind(p.Path("termination-log"), "/dev/termination-log", false),
+		bind(p.Toolbox, "/toolbox/toolbox", true), bind(p.Path("termination-log"), wire.TerminationLog, false),
 	}
 	if container == wire.ToolsRO {
 		return append(mounts, object{"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": []string{"nosuid", "noexec", "nodev", "ro"}})
