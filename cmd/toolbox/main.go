@@ -65,9 +65,9 @@ func runTool(args []string) int {
 	if len(args) == 1 && args[0] == call.Selftest {
 		return 0
 	}
-	if len(args) != 2 {
-		fmt.Fprintln(os.Stderr, "toolbox tool: a name and a workspace are needed")
+	if len(args) != 3 {
+		fmt.Fprintln(os.Stderr, "toolbox tool: a name, a workspace and a version are needed")
 		return call.FailedStatus
 	}
-	return tools.Run(args[0], args[1], os.Stdin, os.Stdout)
+	return tools.Run(args[0], args[1], args[2], os.Stdin, os.Stdout)
 }

@@ -68,6 +68,7 @@ type Agent struct {
 	cancel context.CancelFunc
 
 	secrets *secrets
+	outputs *outputs
 
 	// mu orders everything that the log orders. What it guards is durable whenever it is free.
 	mu      sync.Mutex
@@ -139,6 +140,7 @@ func New(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.mirror.Close(context.Background()))
 	}
+	a.outputs = openOutputs(o.LogDir)
 	a.log, a.fresh, a.boot, a.cut = log, recovered.Fresh, recovered.Boot, recovered.Cut
 	if err := a.recover(); err != nil {
 		return nil, errors.Join(err, a.shutdown())

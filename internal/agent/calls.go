@@ -69,6 +69,9 @@ func (a *Agent) runCall(ctx context.Context, w work) error {
 	if w.err != nil {
 		return a.answerCall(w.id, "", w.err.Error())
 	}
+	if text, found, ok := a.outputs.readBack(w.call); ok { // nothing runs for it
+		return a.answerWith(eventlog.ToolResult{CallID: w.id, Text: text, IsError: !found})
+	}
 	p, err := a.pass(ctx, w.id, w.call)
 	switch {
 	case errors.Is(err, toolsocket.ErrNotConnected):
@@ -77,11 +80,15 @@ func (a *Agent) runCall(ctx context.Context, w work) error {
 		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: "+stopText(ctx)+". Nothing happened.")
 	}
 	exited, out, err := a.wait(ctx, p)
-	p.stop, p.unheard = stopText(ctx), a.unheard()
+	p.stop, p.unheard, p.whole = stopText(ctx), a.unheard(), p.output.keep()
 	return a.finish(resultOf(w, p, exited, out, err))
 }
 
 // answerCall logs the result of a call that did not run.
 func (a *Agent) answerCall(id, outcome, text string) error {
-	return a.record(func(*fold) []entry { return []entry{{eventlog.TypeToolResult, refusal(id, outcome, text)}} })
+	return a.answerWith(refusal(id, outcome, text))
+}
+
+func (a *Agent) answerWith(r eventlog.ToolResult) error {
+	return a.record(func(*fold) []entry { return []entry{{eventlog.TypeToolResult, r}} })
 }

@@ -37,6 +37,8 @@ type fold struct {
 	usage    wire.Usage
 	policies map[uint64]policy.Policy // by the seq of policy/applied, as far as a call may need it
 
+	files files // as the model knows them
+
 	measured measure // of the newest request that has an answer
 
 	modelFailure string // the last turn ended for want of an answer
@@ -125,6 +127,7 @@ func (f *fold) apply(e eventlog.Event) error {
 		})
 	case eventlog.TypeToolResult:
 		return with(e, func(p eventlog.ToolResult) error {
+			f.files.see(e.Seq, p.File)
 			return f.onCall(p.CallID, func(c *call) { c.done = true })
 		})
 	case eventlog.TypeLeaseExpired, eventlog.TypeLeaseRenewed:

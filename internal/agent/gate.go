@@ -31,6 +31,9 @@ type passed struct {
 	told    policy.Profile // what the request that asked for it was told
 	policy  policy.Policy  // that stood when it started
 	bound   time.Duration  // it takes no longer
+	file    string         // whose version it may tell
+	output  *output        // all that it writes, where that is more than is kept of it
+	whole   bool           // that can be read back
 	stop    string         // why it was stopped, if it was
 	unheard bool           // it ended while the agent paused because nobody heard the operator
 }
@@ -49,7 +52,8 @@ func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, erro
 		return nil, err
 	}
 	profile, start := a.f.planStart(id, a.epoch)
-	p := &passed{id: id, profile: profile, told: a.f.toldProfile(), policy: a.f.policy.doc.Policy, bound: fileTimeout}
+	p := &passed{id: id, profile: profile, told: a.f.toldProfile(), policy: a.f.policy.doc.Policy, bound: fileTimeout, output: a.outputs.of(id)}
+	p.file = tool.FileOf(a.config.Workspace, c.Arguments)
 	keep := keepFile
 	if b, ok := c.Arguments.(*tool.Bash); ok {
 		p.bound, keep = b.Timeout(), keepOutput
@@ -57,10 +61,12 @@ func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, erro
 	if err := a.recordLocked(start); err != nil {
 		return nil, err
 	}
+	clip := toolsocket.NewClip(keep)
+	clip.Whole = p.output
 	p.call, err = a.tools.Start(wire.ContainerFor(profile), wire.Start{
 		Call: id, Epoch: a.epoch, Profile: profile, Tool: c.Tool.Name, Arguments: string(c.Canonical), Digest: c.Digest,
-		Workspace: a.config.Workspace, Limits: wire.Limits{TimeoutMillis: p.bound.Milliseconds()},
-	}, keep)
+		Workspace: a.config.Workspace, Limits: wire.Limits{TimeoutMillis: p.bound.Milliseconds()}, Version: a.f.version(c, p.file),
+	}, clip)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsession-dev/operator/internal/agent/runtimecontext"
 	"github.com/agentsession-dev/operator/internal/agent/toolsocket"
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/tool"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -29,7 +30,16 @@ func refusal(id, outcome, text string) eventlog.ToolResult {
 // mode where that matters.
 func resultOf(w work, p *passed, e wire.Exited, out toolsocket.Output, lost error) eventlog.ToolResult {
 	r := eventlog.ToolResult{CallID: w.id, Profile: mustJSON(p.profile)}
-	output := renderOutput(out)
+	var version string
+	if p.file != "" && out.Omitted == 0 {
+		var text []byte
+		text, version = tool.CutVersion(append(out.Head, out.Tail...))
+		out = toolsocket.Output{Head: text}
+	}
+	if version != "" && lost == nil && e.Cause == wire.Finished && e.Status == 0 {
+		r.File = &eventlog.FileVersion{Path: p.file, Version: version}
+	}
+	output := renderOutput(out, p)
 	var notes []string
 	switch {
 	case lost != nil:
@@ -130,7 +140,7 @@ func profileText(p policy.Profile) string {
 }
 
 // renderOutput is what a call wrote, cut in the middle if it was too much.
-func renderOutput(o toolsocket.Output) string {
+func renderOutput(o toolsocket.Output, p *passed) string {
 	if o.Omitted == 0 {
 		return string(o.Head) + string(o.Tail)
 	}
@@ -147,6 +157,9 @@ func renderOutput(o toolsocket.Output) string {
 		tail = tail[1:]
 	}
 	omitted := o.Omitted + int64(len(o.Head)-len(head)) + int64(len(o.Tail)-len(tail))
+	if p.whole {
+		return fmt.Sprintf("%s\n[… %d bytes are left out here; the tool read has all of it as %s%s …]\n%s", head, omitted, outputPrefix, p.id, tail)
+	}
 	return fmt.Sprintf("%s\n[… %d bytes are left out here …]\n%s", head, omitted, tail)
 }
 

@@ -75,14 +75,14 @@ func TestLongOutputIsCutBetweenCharacters(t *testing.T) {
 	whole := []byte(strings.Repeat("€", 1000)) // three bytes each
 	clip := toolsocket.NewClip(100)
 	_, _ = clip.Write(whole)
-	got := renderOutput(clip.Output())
+	got := renderOutput(clip.Output(), &passed{})
 	want := strings.Repeat("€", 16) + "\n[… 2904 bytes are left out here …]\n" + strings.Repeat("€", 16)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 	clip = toolsocket.NewClip(4000)
 	_, _ = clip.Write(whole)
-	if got := renderOutput(clip.Output()); !bytes.Equal(whole, []byte(got)) {
+	if got := renderOutput(clip.Output(), &passed{}); !bytes.Equal(whole, []byte(got)) {
 		t.Error("a short output is not left as it is")
 	}
 }

@@ -83,7 +83,7 @@ func (c *active) perform() *wire.Exited {
 func (c *active) launch() *refusal {
 	s := c.session
 	r, err := s.inits.Launch(call.Order{
-		Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace,
+		Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace, Version: c.start.Version,
 	})
 	if err != nil {
 		return setupFailed("%v", err)

@@ -95,6 +95,9 @@ type Start struct {
 	Digest    string         `json:"digest"`    // tool.DigestOf(Tool, Arguments)
 	Workspace string         `json:"workspace"`
 	Limits    Limits         `json:"limits"`
+	// Version is that of the file as the model knows it, or tool.AnyVersion where it does not: an edit of
+	// another one is refused, and the tool tells which version there is now. Empty: nobody asks.
+	Version string `json:"version,omitempty"`
 }
 
 // Limits bound one call. A zero means the supervisor's own maximum.

@@ -213,6 +213,14 @@ type ToolResult struct {
 	Denial json.RawMessage `json:"denial,omitempty"`
 	// Profile is what the call ran under, unparsed; absent when it did not run.
 	Profile json.RawMessage `json:"profile,omitempty"`
+	// File is the file that the call read or wrote, as the model knows it from here on.
+	File *FileVersion `json:"file,omitempty"`
+}
+
+// FileVersion is the version of a file: the SHA-256 of its content in hex.
+type FileVersion struct {
+	Path    string `json:"path"`
+	Version string `json:"version"`
 }
 
 // StepEnd closes a step.

@@ -36,8 +36,8 @@ type Call struct {
 	err    error
 }
 
-func newCall(s wire.Start, keep int, l *link) *Call {
-	return &Call{ID: s.Call, epoch: s.Epoch, link: l, clip: NewClip(keep), want: -1, all: make(chan struct{}), done: make(chan struct{})}
+func newCall(s wire.Start, clip *Clip, l *link) *Call {
+	return &Call{ID: s.Call, epoch: s.Epoch, link: l, clip: clip, want: -1, all: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Wait returns how the call ended and what it wrote. The error is ErrLost or the context's;

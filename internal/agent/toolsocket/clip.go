@@ -2,8 +2,13 @@
 
 package toolsocket
 
+import "io"
+
 // Clip keeps the beginning and the end of what is written to it, and how much that was.
 type Clip struct {
+	// Whole, if set, is given all of it once it is more than is kept here.
+	Whole io.Writer
+
 	half  int
 	head  []byte
 	tail  []byte // a ring once it is full
@@ -17,6 +22,13 @@ func NewClip(n int) *Clip { return &Clip{half: n / 2} }
 // Write never fails.
 func (c *Clip) Write(p []byte) (int, error) {
 	n := len(p)
+	if kept := int64(len(c.head) + len(c.tail)); c.Whole != nil && c.total+int64(n) > 2*int64(c.half) {
+		if c.total == kept { // the first that is too much
+			o := c.Output()
+			_, _ = c.Whole.Write(append(o.Head, o.Tail...))
+		}
+		_, _ = c.Whole.Write(p)
+	}
 	c.total += int64(n)
 	if room := c.half - len(c.head); room > 0 {
 		k := min(room, len(p))

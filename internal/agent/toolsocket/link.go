@@ -82,7 +82,7 @@ func writeWithin(c *net.UnixConn, f wire.Frame) error {
 }
 
 // start registers a call and queues its frame.
-func (l *link) start(s wire.Start, keep int) *Call {
+func (l *link) start(s wire.Start, keep *Clip) *Call {
 	c := newCall(s, keep, l)
 	l.mu.Lock()
 	l.calls[s.Call] = c

@@ -76,7 +76,7 @@ func (s *Server) Drop(epoch wire.Epoch) {
 
 // Start hands a call to a container and keeps at most keep bytes of its output.
 // With ErrNotConnected nothing was sent.
-func (s *Server) Start(container string, start wire.Start, keep int) (*Call, error) {
+func (s *Server) Start(container string, start wire.Start, keep *Clip) (*Call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.containers {

@@ -119,7 +119,7 @@ func TestOutputIsKeptAtItsEnds(t *testing.T) {
 	w := start(t, ro, rwS)
 	w.awaitBoth(t)
 	w.Widen(wire.Epoch{Boot: 2, Counter: 1}, rw())
-	call, err := w.Start(wire.ToolsRW, wire.Start{Call: "1.1.1", Epoch: wire.Epoch{Boot: 2, Counter: 1}, Profile: rw()}, 1000)
+	call, err := w.Start(wire.ToolsRW, wire.Start{Call: "1.1.1", Epoch: wire.Epoch{Boot: 2, Counter: 1}, Profile: rw()}, toolsocket.NewClip(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestNarrowingWaitsForBoth(t *testing.T) {
 	w.awaitBoth(t)
 	first, second := wire.Epoch{Boot: 2, Counter: 1}, wire.Epoch{Boot: 2, Counter: 2}
 	w.Widen(first, rw())
-	call, err := w.Start(wire.ToolsRW, wire.Start{Call: "1.1.1", Epoch: first, Profile: rw()}, 100)
+	call, err := w.Start(wire.ToolsRW, wire.Start{Call: "1.1.1", Epoch: first, Profile: rw()}, toolsocket.NewClip(100))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestALostConnectionConfirmsByHello(t *testing.T) {
 	w.awaitBoth(t)
 	first, second := wire.Epoch{Boot: 2, Counter: 1}, wire.Epoch{Boot: 2, Counter: 2}
 	w.Widen(first, rw())
-	call, err := w.Start(wire.ToolsRW, wire.Start{Call: "1.1.1", Epoch: first, Profile: rw()}, 100)
+	call, err := w.Start(wire.ToolsRW, wire.Start{Call: "1.1.1", Epoch: first, Profile: rw()}, toolsocket.NewClip(100))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ type Order struct {
 	Tool      string         `json:"tool"`
 	Arguments string         `json:"arguments"` // canonical JSON
 	Workspace string         `json:"workspace"`
+	Version   string         `json:"version,omitempty"` // see wire.Start
 }
 
 // maxOrder is the largest order, in bytes.
@@ -57,6 +58,7 @@ func readOrder(r io.Reader) (Order, error) {
 			Network *policy.Network `json:"network"`
 		} `json:"profile"`
 		Tool, Arguments, Workspace *string
+		Version                    string // may be missing
 	}
 	d := json.NewDecoder(&body)
 	d.DisallowUnknownFields()
@@ -67,7 +69,7 @@ func readOrder(r io.Reader) (Order, error) {
 	if p == nil || p.Mode == nil || p.Network == nil || raw.Tool == nil || raw.Arguments == nil || raw.Workspace == nil {
 		return Order{}, errors.New("reading order: a part is missing")
 	}
-	return Order{policy.Profile{Mode: *p.Mode, Network: *p.Network}, *raw.Tool, *raw.Arguments, *raw.Workspace}, nil
+	return Order{policy.Profile{Mode: *p.Mode, Network: *p.Network}, *raw.Tool, *raw.Arguments, *raw.Workspace, raw.Version}, nil
 }
 
 // End is how a call ended. Nothing that it started lives any more, unless Left says so.

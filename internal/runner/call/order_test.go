@@ -22,7 +22,7 @@ func frame(body string) []byte {
 }
 
 func TestAnOrderComesAsItWent(t *testing.T) {
-	want := Order{policy.Profile{Mode: policy.DangerFullAccess}, "bash", `{"command":"a<b"}`, "/workspace"}
+	want := Order{policy.Profile{Mode: policy.DangerFullAccess}, "bash", `{"command":"a<b"}`, "/workspace", "any"}
 	b, err := encodeOrder(want)
 	if err != nil {
 		t.Fatal(err)

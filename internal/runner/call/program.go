@@ -59,7 +59,7 @@ func programFor(o Order) (program, error) {
 	}
 	b, ok := c.Arguments.(*tool.Bash)
 	if !ok {
-		p.argv = []string{"toolbox", "tool", c.Tool.Name, o.Workspace}
+		p.argv = []string{"toolbox", "tool", c.Tool.Name, o.Workspace, o.Version}
 		p.stdin = c.Canonical
 		return p, nil
 	}

@@ -27,12 +27,16 @@ const (
 	StatusDeniedRead  = 4
 )
 
-// Run performs one tool with the arguments on in and writes its result to out.
-func Run(name, workspace string, in io.Reader, out io.Writer) int {
-	text, err := run(name, workspace, in)
+// Run performs one tool with the arguments on in and writes its result to out. The version is that of the
+// file as the caller knows it, see wire.Start.
+func Run(name, workspace, version string, in io.Reader, out io.Writer) int {
+	text, now, err := run(name, workspace, version, in)
 	status := StatusOK
-	if err != nil {
+	switch {
+	case err != nil:
 		text, status = err.Error(), statusOf(err)
+	case version != "" && now != "":
+		text = tool.WithVersion(text, now)
 	}
 	if _, err := io.WriteString(out, text); err != nil {
 		return StatusError
@@ -40,29 +44,32 @@ func Run(name, workspace string, in io.Reader, out io.Writer) int {
 	return status
 }
 
-func run(name, workspace string, in io.Reader) (string, error) {
+// run gives what the tool says, and the version that its file has now.
+func run(name, workspace, version string, in io.Reader) (text, now string, err error) {
 	raw, err := io.ReadAll(io.LimitReader(in, 8*tool.MaxArguments))
 	if err != nil {
-		return "", fmt.Errorf("reading the arguments: %w", err)
+		return "", "", fmt.Errorf("reading the arguments: %w", err)
 	}
 	c, err := tool.Canonical(name, raw)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	switch a := c.Arguments.(type) {
 	case *tool.Read:
 		return read(workspace, a)
 	case *tool.Write:
-		return write(workspace, a)
+		text, err = write(workspace, a)
+		return text, tool.VersionOf(a.Content), err
 	case *tool.Edit:
-		return edit(workspace, a)
+		return edit(workspace, a, version)
 	case *tool.Glob:
-		return glob(workspace, a)
+		text, err = glob(workspace, a)
 	case *tool.Grep:
-		return grep(workspace, a)
+		text, err = grep(workspace, a)
 	default:
-		return "", fmt.Errorf("%s is not a file tool", name)
+		err = fmt.Errorf("%s is not a file tool", name)
 	}
+	return text, "", err
 }
 
 // denied is an error of the tool's own operation that the sandbox, or the file's

@@ -19,12 +19,12 @@ import (
 // maxEditFile is the largest file that is edited, in bytes.
 const maxEditFile = 16 << 20
 
-func edit(workspace string, a *tool.Edit) (string, error) {
+func edit(workspace string, a *tool.Edit, known string) (said, version string, err error) {
 	t, name, err := locate(workspace, a.Path)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	fail := func(err error) (string, error) { return "", failed("edit", a.Path, StatusDeniedWrite, err) }
+	fail := func(err error) (string, string, error) { return "", "", failed("edit", a.Path, StatusDeniedWrite, err) }
 	name, _, err = target(t, workspace, name)
 	if err != nil {
 		return fail(err)
@@ -33,13 +33,16 @@ func edit(workspace string, a *tool.Edit) (string, error) {
 	if err != nil {
 		return fail(err)
 	}
+	if known != "" && known != tool.AnyVersion && known != tool.VersionOf(text) {
+		return fail(errors.New("it was changed since you read it last; read it again"))
+	}
 	mode := st.Mode().Perm()
 	if mode&0o200 == 0 {
-		return "", fmt.Errorf("cannot edit %s: its mode %#o does not let its owner write", a.Path, mode)
+		return fail(fmt.Errorf("its mode %#o does not let its owner write", mode))
 	}
 	changed, n, err := exchange(text, a)
 	if err != nil {
-		return "", fmt.Errorf("cannot edit %s: %w", a.Path, err)
+		return fail(err)
 	}
 	if err := replaceIf(t, name, changed, mode, unchanged(t, name, text)); err != nil {
 		return fail(err)
@@ -48,7 +51,7 @@ func edit(workspace string, a *tool.Edit) (string, error) {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok && s.Nlink > 1 {
 		note = "; it had other names, which keep the old content"
 	}
-	return fmt.Sprintf("edited %s (%s)%s\n", a.Path, places(n), note), nil
+	return fmt.Sprintf("edited %s (%s)%s\n", a.Path, places(n), note), tool.VersionOf(changed), nil
 }
 
 // unchanged looks whether a file still has a text: somebody else may be at work here.

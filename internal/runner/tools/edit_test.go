@@ -3,11 +3,15 @@
 package tools
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/agentsession-dev/operator/internal/tool"
 )
 
 func TestEdit(t *testing.T) {
@@ -81,5 +85,49 @@ func TestEditOfWhatChanged(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(ws, "a"))
 	if names, _ := os.ReadDir(ws); err != nil || string(b) != "another's" || len(names) != 1 {
 		t.Errorf("the file has %q (%v), %d files are there", b, err, len(names))
+	}
+}
+
+// An edit is refused where the file is not the version that the caller knows; each tool tells the version
+// that there is when it has ended, and only to who asks.
+func TestEditOfAVersion(t *testing.T) {
+	ws := t.TempDir()
+	put(t, filepath.Join(ws, "a"), "one two")
+	run := func(name, version string, args map[string]any) (text, now string, status int) {
+		b, err := json.Marshal(args)
+		must(t, err)
+		c, err := tool.Decode(name, b)
+		must(t, err)
+		var out bytes.Buffer
+		status = Run(name, ws, version, bytes.NewReader(c.Canonical), &out)
+		said, now := tool.CutVersion(out.Bytes())
+		return string(said), now, status
+	}
+	replace := func(version, old, new string) (string, string, int) {
+		return run("edit", version, map[string]any{"path": "a", "old_string": old, "new_string": new})
+	}
+	text, read, _ := run("read", tool.AnyVersion, map[string]any{"path": "a", "limit": 1})
+	if text != "one two" || read != tool.VersionOf("one two") {
+		t.Errorf("read = %q, version %q", text, read)
+	}
+	_, edited, status := replace(read, "two", "2")
+	if status != 0 || edited != tool.VersionOf("one 2") {
+		t.Errorf("edit of what was read = %d, version %q", status, edited)
+	}
+	text, now, status := replace(read, "one", "1")
+	if status != StatusError || now != "" || !strings.Contains(text, "changed since you read it last; read it again") {
+		t.Errorf("edit of an older version = %d %q, version %q", status, text, now)
+	}
+	if _, now, status := replace(edited, "one", "1"); status != 0 || now != tool.VersionOf("1 2") {
+		t.Errorf("edit of what was edited = %d, version %q", status, now)
+	}
+	if _, now, status := replace(tool.AnyVersion, "1 2", "x"); status != 0 || now != tool.VersionOf("x") {
+		t.Errorf("edit of what was never read = %d, version %q", status, now)
+	}
+	if _, now, _ := run("write", tool.AnyVersion, map[string]any{"path": "b", "content": "new"}); now != tool.VersionOf("new") {
+		t.Errorf("write tells the version %q", now)
+	}
+	if text, now, _ := run("read", "", map[string]any{"path": "b"}); now != "" || text != "new" {
+		t.Errorf("read that nobody asked for a version = %q, %q", text, now)
 	}
 }

@@ -28,7 +28,7 @@ func use(t *testing.T, workspace, name string, args map[string]any) (string, int
 		b = c.Canonical
 	}
 	var out bytes.Buffer
-	status := Run(name, workspace, bytes.NewReader(b), &out)
+	status := Run(name, workspace, "", bytes.NewReader(b), &out)
 	return out.String(), status
 }
 
@@ -56,8 +56,8 @@ func TestRead(t *testing.T) {
 	put(t, filepath.Join(ws, "empty"), "")
 	put(t, filepath.Join(ws, "binary"), "a\x00b")
 	put(t, filepath.Join(ws, "latin"), "caf\xe9")
-	put(t, filepath.Join(ws, "long"), strings.Repeat("line\n", maxReadLines+5))
-	put(t, filepath.Join(ws, "wide"), strings.Repeat("x", maxReadText+1))
+	put(t, filepath.Join(ws, "long"), strings.Repeat("line\n", tool.MaxReadLines+5))
+	put(t, filepath.Join(ws, "wide"), strings.Repeat("x", tool.MaxReadText+1))
 	put(t, filepath.Join(other, "file"), "outside\n")
 	must(t, os.Truncate(filepath.Join(ws, "binary"), 3))
 	must(t, os.WriteFile(filepath.Join(ws, "huge"), nil, 0o644))
@@ -97,7 +97,7 @@ func TestRead(t *testing.T) {
 		})
 	}
 	got, _ := use(t, ws, "read", map[string]any{"path": "long"})
-	if !strings.HasSuffix(got, fmt.Sprintf("[lines 1 to %d of %d]\n", maxReadLines, maxReadLines+5)) {
+	if !strings.HasSuffix(got, fmt.Sprintf("[lines 1 to %d of %d]\n", tool.MaxReadLines, tool.MaxReadLines+5)) {
 		t.Errorf("a long file ends with %q", got[len(got)-60:])
 	}
 }
