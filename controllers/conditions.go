@@ -145,19 +145,24 @@ func (w *world) unheard() bool {
 	return w.observation.Observed == nil && !w.observation.Unreachable && w.podUp()
 }
 
-// before is the condition as it was where an agent had answered once, to an earlier
-// controller; else otherwise.
+// before is the condition as it was where an earlier controller had an answer of the agent, or had
+// waited for one long enough; else otherwise.
 func (w *world) before(condition string, otherwise verdict) verdict {
 	c := meta.FindStatusCondition(w.session.Status.Conditions, condition)
-	if c == nil || w.session.Status.Applied == nil {
+	if c == nil || w.session.Status.Applied == nil && !silenceTold[c.Reason] {
 		return otherwise
 	}
 	return verdict{c.Status, c.Reason, c.Message}
 }
 
+// silenceTold are the reasons that tell of an agent that does not answer.
+var silenceTold = map[string]bool{v1alpha1.ReasonRunnerUnreachable: true, v1alpha1.ReasonNodeLost: true}
+
 func message(p *wire.Problem) string {
 	return cmp.Or(p.Message, "The agent gives no details; see the pod's log.")
 }
+
+const unproved = "The pod has not yet proved what its node can enforce."
 
 func enforcedOf(w *world, completed, suspended verdict) verdict {
 	if completed.is() {
@@ -172,9 +177,9 @@ func enforcedOf(w *world, completed, suspended verdict) verdict {
 	e, ok := w.enforcement()
 	switch {
 	case !ok && w.unheard():
-		return w.before(v1alpha1.ConditionEnforced, no(v1alpha1.ReasonAwaitingProbe, "The agent has not answered yet."))
+		return w.before(v1alpha1.ConditionEnforced, no(v1alpha1.ReasonAwaitingProbe, unproved))
 	case !ok:
-		return no(v1alpha1.ReasonAwaitingProbe, "The pod has not yet proved what its node can enforce.")
+		return no(v1alpha1.ReasonAwaitingProbe, unproved)
 	case w.policy == nil || w.class == nil:
 		return no(v1alpha1.ReasonNotAccepted, "There is no policy that could be enforced.")
 	}

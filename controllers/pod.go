@@ -63,12 +63,19 @@ func planPod(w *world) (podPlan, time.Duration) {
 			return leavePod, wait
 		}
 		return removePod, 0
+	case p.DeletionTimestamp == nil && w.volumeWent():
+		return removePod, 0
 	}
 	return leavePod, 0
 }
 
 func (r *SessionReconciler) ensurePod(ctx context.Context, w *world) outcome {
 	plan, after := planPod(w)
+	if plan == createPod || plan == removePod && w.volumeWent() {
+		if current, out := r.isCurrent(ctx, w); !current {
+			return out
+		}
+	}
 	switch plan {
 	case createPod:
 		return r.createPod(ctx, w)
@@ -77,6 +84,19 @@ func (r *SessionReconciler) ensurePod(ctx context.Context, w *world) outcome {
 	default:
 		return outcome{after: after}
 	}
+}
+
+// isCurrent reports whether the session is the one in the apiserver. What follows from a session that
+// has not started must not be done to one that has, because a cache is behind.
+func (r *SessionReconciler) isCurrent(ctx context.Context, w *world) (bool, outcome) {
+	var s v1alpha1.AgentSession
+	if err := r.Live.Get(ctx, nameOf(w.session), &s); err != nil {
+		return false, broke(err, "reading session")
+	}
+	if s.ResourceVersion != w.session.ResourceVersion {
+		return false, outcome{after: 200 * time.Millisecond, stale: true}
+	}
+	return true, outcome{}
 }
 
 // removePod deletes the pod that was seen, not one that has taken its name since, and

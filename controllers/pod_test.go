@@ -31,6 +31,7 @@ func TestPodPlan(t *testing.T) {
 		}, leavePod},
 		"lost, and the volume is there":      {func(w *world) { w.persist(); w.pod = nil }, createPod},
 		"lost with its volume":               {func(w *world) { w.persist(); w.pod, w.claim = nil, nil }, leavePod},
+		"its claim goes before it starts":    {func(w *world) { w.persist(); w.session.Status.StartTime, w.claim = nil, nil }, removePod},
 		"evicted, and the volume is there":   {func(w *world) { w.persist(); w.pod.Status.Phase = corev1.PodFailed }, removePod},
 		"going away, and the volume stays":   {func(w *world) { w.persist(); w.pod.DeletionTimestamp = new(metav1.NewTime(noon)) }, leavePod},
 		"lost, and the session not accepted": {func(w *world) { w.persist(); w.pod, w.refused = nil, refuse("x", "x") }, leavePod},

@@ -73,6 +73,12 @@ func claimIsOurs(c *corev1.PersistentVolumeClaim, s *v1alpha1.AgentSession) bool
 	return metav1.IsControlledBy(c, s)
 }
 
+// volumeWent reports whether the claim of a session that has not started is gone, going, or
+// another's: its pod waits for it and would for ever.
+func (w *world) volumeWent() bool {
+	return !w.started() && w.persistent() && (w.claim == nil || w.claim.DeletionTimestamp != nil)
+}
+
 // ensureClaim creates the volume claim before the first pod. ready is true when a pod
 // may be created on it.
 func (r *SessionReconciler) ensureClaim(ctx context.Context, w *world) (ready bool, o outcome) {
