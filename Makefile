@@ -13,6 +13,7 @@ TAG        := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo dev)$(sh
 # CONTEXT names a context of your kubeconfig; without it a cluster is started here. REGISTRY is where that cluster pulls images from.
 CONTEXT    ?=
 REGISTRY   ?=
+REPORTS    ?= $(CACHE)/conformance
 REPOSITORY := $(or $(REGISTRY),agentsession.dev)
 
 .PHONY: help demo test unit integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status soak wording
@@ -35,10 +36,12 @@ unit: ## Run the tests beside the code
 integration: kube-binaries $(HELM) ## Test the API, the controllers and the chart against a real apiserver
 	$(ENV) go test ./test/integration/... ./test/chart/...
 
-conformance: ## Test the confinement in the kernel of this machine (root)
+conformance: cluster images $(HELM) ## Test the confinement in the kernel of this machine, in runc and in a session's pod (root); writes reports
 	@test "$$(id -u)" = 0 || { echo "make conformance needs root: it builds containers to test in. Use sudo -E make conformance."; exit 1; }
 	@$(KUBE) packages
-	go test -timeout 20m $(RUN) ./test/conformance/...
+	@mkdir -p $(REPORTS)
+	CONFORMANCE_REPORTS='$(REPORTS)' go test -timeout 20m $(RUN) ./test/conformance/...
+	$(ENV) CONFORMANCE_REPORTS='$(REPORTS)' $(E2E) -run '^$(IN_A_SESSION)$$' ./test/e2e
 
 soak: kube-binaries ## Repeat what must never fail: 1,000 narrowings under load, 1,000 kills of the log's writer, 1,000 waits for a switch (root)
 	NARROWINGS=1000 go test -count=1 -timeout 30m -v -run TestAfterNarrowed ./test/conformance
@@ -46,7 +49,7 @@ soak: kube-binaries ## Repeat what must never fail: 1,000 narrowings under load,
 	$(ENV) WAITS=1000 go test -count=1 -timeout 30m -v -run TestWaitingForAMode ./test/integration/controllers
 
 e2e: cluster images $(HELM) ## Test on a real cluster
-	$(ENV) E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v $(RUN) ./test/e2e/...
+	$(ENV) $(E2E) $(or $(RUN),-skip '^$(IN_A_SESSION)$$') ./test/e2e/...
 
 bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do; writes bench/results.json
 	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json --context='$(CONTEXT)' $(AUDIT_LOG)
@@ -101,6 +104,10 @@ $(HELM):
 	@echo "Building helm (once)"
 	@mkdir -p $(@D)
 	@go build -modfile=hack/tools/go.mod -o $@ helm.sh/helm/v4/cmd/helm
+
+# E2E runs tests on a cluster. IN_A_SESSION is the one of them that belongs to the conformance suite.
+E2E = E2E_CONTEXT='$(CONTEXT)' E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 30m -v
+IN_A_SESSION = TestPromisesInASession
 
 # ENV puts kubectl, helm, the kubeconfig and the binaries for envtest within reach.
 ifeq ($(CONTEXT),)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -42,7 +41,7 @@ func conform(args []string) int {
 	r.Where.Runtime = *runtime
 	show(r, *verbose)
 	if *file != "" {
-		if err := save(r, *file); err != nil {
+		if err := conformance.Save(r, *file); err != nil {
 			return troubled(err)
 		}
 	}
@@ -89,18 +88,6 @@ func show(r conformance.Report, verbose bool) {
 	if r.Trouble != "" {
 		fmt.Printf("the suite could not go on: %s\n", r.Trouble)
 	}
-}
-
-func save(r conformance.Report, name string) error {
-	write, err := conformance.WriterFor(name)
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return errors.Join(write(r, f), f.Close())
 }
 
 func troubled(err error) int {

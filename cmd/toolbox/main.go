@@ -10,6 +10,7 @@ import (
 	"runtime"
 
 	"github.com/agentsession-dev/operator/internal/runner/call"
+	"github.com/agentsession-dev/operator/internal/runner/conformance"
 	"github.com/agentsession-dev/operator/internal/runner/conformance/attempt"
 	"github.com/agentsession-dev/operator/internal/runner/tools"
 )
@@ -24,7 +25,8 @@ const usage = `usage: toolbox COMMAND
   conformance  try everything that the modes forbid, here, and report
   doctor       say in plain words what would be enforced on this node
 
-The commands init, tool and attempt are parts of a call, credential is one of a fetch.
+The commands init, tool and attempt are parts of a call, credential is one of a fetch, and fixtures one of the
+conformance suite in a session.
 `
 
 func main() {
@@ -51,6 +53,11 @@ func run(args []string) int {
 		return doctor(rest)
 	case "conformance":
 		return conform(rest)
+	case "fixtures":
+		if err := conformance.Obey(os.Stdin, os.Stdout); err != nil {
+			return troubled(err)
+		}
+		return 0
 	case "attempt":
 		return attempt.Run(rest, os.Stdout)
 	default:

@@ -34,6 +34,11 @@ func (c Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, "", "kubectl", args...)
 }
 
+// Feed runs kubectl with a standard input.
+func (c Cluster) Feed(ctx context.Context, stdin string, args ...string) (string, error) {
+	return c.run(ctx, stdin, "kubectl", args...)
+}
+
 // Apply runs kubectl apply on a manifest given as text.
 func (c Cluster) Apply(ctx context.Context, manifest string) (string, error) {
 	return c.run(ctx, manifest, "kubectl", "apply", "-f", "-")

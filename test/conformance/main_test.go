@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
+	"github.com/agentsession-dev/operator/internal/runner/conformance"
 	"github.com/agentsession-dev/operator/internal/runner/runnertest"
+	"github.com/agentsession-dev/operator/internal/wire"
 )
 
 // toolbox is the binary as it is shipped.
@@ -27,6 +30,21 @@ func mutant(t *testing.T, mutation string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// save writes a report of a place where CONFORMANCE_REPORTS says.
+func save(t *testing.T, place string, w conformance.Where, findings []conformance.Finding) {
+	t.Helper()
+	dir := os.Getenv("CONFORMANCE_REPORTS")
+	if dir == "" {
+		return
+	}
+	w.Kernel, w.User, w.NoNewPrivs = conformance.Where{}.Here().Kernel, runnertest.ToolsUser, true
+	w.Container = wire.ToolsRO + " and " + wire.ToolsRW
+	r := conformance.Report{Where: w, Findings: findings}
+	if err := conformance.Save(r, filepath.Join(dir, place+".yaml"), filepath.Join(dir, place+".xml")); err != nil {
+		t.Error(err)
+	}
 }
 
 func runToolbox(args ...string) (string, error) {

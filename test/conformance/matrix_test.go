@@ -39,15 +39,20 @@ func suite(t *testing.T, p *runnertest.Pod, l *runnertest.Link, m policy.Mode) [
 // Every promise, in every mode, in the container where the mode runs.
 func TestPromises(t *testing.T) {
 	p := runnertest.NewPod(t, toolbox)
+	var all []conformance.Finding
+	where := conformance.Where{Runtime: "namespaces, no container runtime"}
 	for _, m := range policy.Modes() {
 		t.Run(m.String(), func(t *testing.T) {
 			prof := policy.Profile{Mode: m}
 			_, _, l := connect(t, p, wire.ContainerFor(prof), prof, runnertest.Options{})
-			for _, f := range suite(t, p, l, m) {
+			findings := suite(t, p, l, m)
+			all, where.Enforcement = append(all, findings...), l.Hello.Enforcement
+			for _, f := range findings {
 				if f.Verdict != conformance.Pass {
 					t.Errorf("%s: %s: %s", f.Row, f.Verdict, f.Why)
 				}
 			}
 		})
 	}
+	save(t, "kernel", where, all)
 }

@@ -22,6 +22,8 @@ func TestPromisesInRunc(t *testing.T) {
 	if _, err := exec.LookPath("runc"); err != nil {
 		t.Fatalf("%v: run make conformance, which installs it", err)
 	}
+	var all []conformance.Finding
+	where := conformance.Where{Runtime: "runc", Seccomp: true}
 	for _, m := range policy.Modes() {
 		t.Run(m.String(), func(t *testing.T) {
 			p := runnertest.NewPod(t, toolbox)
@@ -41,11 +43,14 @@ func TestPromisesInRunc(t *testing.T) {
 			if e := l.Hello.Enforcement; e.Level != wire.LevelFull {
 				t.Errorf("enforcement = %+v", e)
 			}
-			for _, f := range suite(t, p, l, m) {
+			findings := suite(t, p, l, m)
+			all, where.Enforcement = append(all, findings...), l.Hello.Enforcement
+			for _, f := range findings {
 				if f.Verdict != conformance.Pass {
 					t.Errorf("%s: %s: %s", f.Row, f.Verdict, f.Why)
 				}
 			}
 		})
 	}
+	save(t, "runc", where, all)
 }

@@ -28,7 +28,7 @@ const (
 )
 
 var (
-	kube  = cluster.Cluster{}
+	kube  = cluster.Cluster{Context: os.Getenv("E2E_CONTEXT")}
 	api   client.WithWatch
 	setup = cluster.Setup{Root: root, Repository: os.Getenv("E2E_REPOSITORY"), Tag: os.Getenv("E2E_TAG")}
 )

@@ -24,12 +24,12 @@ type Caller interface {
 
 // Place is where the rows are tried, as the calls see it.
 type Place struct {
-	Toolbox   string              // the binary
-	Workspace string              // writable for whoever prepares the fixtures
-	Outside   string              // a writable directory that is neither workspace nor temporary, owned by the calls' user; may be missing
-	Host      func(string) string // where a path of the calls is for this process
-	User      int                 // who owns the fixtures; -1 leaves them as created
-	NoScopes  bool                // the kernel's Landlock has no scopes: what only they refuse is not tried
+	Toolbox   string // the binary
+	Workspace string // writable for whoever prepares the fixtures
+	Outside   string // a writable directory that is neither workspace nor temporary, owned by the calls' user; may be missing
+	Host      Host   // where a path of the calls is for this process
+	User      int    // who owns the fixtures; -1 leaves them as created
+	NoScopes  bool   // the kernel's Landlock has no scopes: what only they refuse is not tried
 }
 
 // Verdict is what came of a row in a mode.

@@ -5,8 +5,10 @@ package conformance
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -55,6 +57,24 @@ func WriterFor(name string) (func(Report, io.Writer) error, error) {
 		return Report.WriteJUnit, nil
 	}
 	return nil, fmt.Errorf("the report %q must end in .yaml or in .xml (JUnit)", name)
+}
+
+// Save writes the report into files, in the forms that their names ask for.
+func Save(r Report, names ...string) error {
+	for _, name := range names {
+		write, err := WriterFor(name)
+		if err != nil {
+			return err
+		}
+		f, err := os.Create(name)
+		if err != nil {
+			return fmt.Errorf("writing the report: %w", err)
+		}
+		if err := errors.Join(write(r, f), f.Close()); err != nil {
+			return fmt.Errorf("writing the report: %w", err)
+		}
+	}
+	return nil
 }
 
 // WriteYAML writes the report as YAML. Every value is a JSON value, which is YAML too.

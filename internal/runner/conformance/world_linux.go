@@ -44,12 +44,53 @@ func prepare(dir string, user int) error {
 	})
 }
 
-// state is what there is to know about each file, by path.
-type state map[string]string
+// State is what there is to know about each file, by path.
+type State map[string]string
+
+// Fixtures are the directories of an attempt, as the calls see them. Outside is neither in the workspace
+// nor temporary; it is empty where there is none.
+type Fixtures struct {
+	Dir     string `json:"dir"`
+	Outside string `json:"outside,omitempty"`
+}
+
+// Host is where a path of the calls is for this process.
+type Host func(string) string
+
+func (f Fixtures) places(host Host) []string {
+	if f.Outside == "" {
+		return []string{host(f.Dir)}
+	}
+	return []string{host(f.Dir), host(f.Outside)}
+}
+
+// Prepare makes the fixtures. User is who owns them; -1 leaves them as created.
+func (f Fixtures) Prepare(host Host, user int) error {
+	for _, p := range f.places(host) {
+		if err := prepare(p, user); err != nil {
+			return err
+		}
+	}
+	if f.Outside == "" {
+		return nil
+	}
+	return os.Symlink(f.Outside, filepath.Join(host(f.Dir), "out")) // it leads out, as the calls see it
+}
+
+// Describe says what the fixtures are now.
+func (f Fixtures) Describe(host Host) (State, error) { return snapshot(f.places(host)...) }
+
+// Remove removes them, and what was made in them.
+func (f Fixtures) Remove(host Host) (err error) {
+	for _, p := range f.places(host) {
+		err = errors.Join(err, os.RemoveAll(p))
+	}
+	return err
+}
 
 // snapshot describes trees: content, type, mode, owner, times, links, attributes and flags.
-func snapshot(dirs ...string) (state, error) {
-	s := state{}
+func snapshot(dirs ...string) (State, error) {
+	s := State{}
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
 			if err == nil {
@@ -115,7 +156,7 @@ func attributes(p string) (string, error) {
 }
 
 // difference names the first file that is another, or nothing.
-func (s state) difference(t state) string {
+func (s State) difference(t State) string {
 	names := slices.Collect(maps.Keys(s))
 	names = slices.AppendSeq(names, maps.Keys(t))
 	slices.Sort(names)
