@@ -37,6 +37,7 @@ type Options struct {
 	Sleep    func(context.Context, time.Duration) error
 	Random   func() float64
 	Boottime func() time.Duration // the clock of the lease; nil is CLOCK_BOOTTIME
+	Now      func() time.Time     // the clock of requests to people; nil is the machine's
 
 	// Words say a policy to the model; nil is policy.Contributions. Only an experiment on
 	// wording has others.
@@ -93,6 +94,7 @@ type Agent struct {
 	bound    policy.Profile // what the supervisors hold
 	closed   bool           // no call starts
 	running  int            // calls started and not answered yet
+	granted  *passed        // the one of them that has a grant
 	lease    lease
 	stopTurn context.CancelCauseFunc
 
@@ -127,6 +129,9 @@ func New(o Options) (*Agent, error) {
 	}
 	if o.Boottime == nil {
 		o.Boottime = boottime
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now(), secrets: &secrets{path: o.KeyFile}}
 	if o.Words != nil {

@@ -21,7 +21,7 @@ func (a *Agent) aimLocked(p pushed) {
 		return
 	}
 	a.target = &p
-	if policy.EndsProcesses(a.standingLocked(), p.doc.Policy) {
+	if a.endsLocked(p.doc.Policy) {
 		a.closed = true
 	}
 	a.wakeLocked()
@@ -65,7 +65,7 @@ func (a *Agent) applyLocked(p *pushed) error {
 	from, to := a.standingLocked(), p.doc.Policy
 	first := a.applied == nil
 	killed := 0
-	if first || policy.EndsProcesses(from, to) {
+	if first || a.endsLocked(to) {
 		var err error
 		if killed, err = a.narrowLocked(from.Profile().Meet(to.Profile())); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (a *Agent) applyLocked(p *pushed) error {
 
 // reopenLocked opens the gate again, unless a newer target is narrower still.
 func (a *Agent) reopenLocked() {
-	a.closed = policy.EndsProcesses(a.standingLocked(), a.target.doc.Policy)
+	a.closed = a.endsLocked(a.target.doc.Policy)
 	a.publishLocked()
 }
 

@@ -72,16 +72,23 @@ func (a *Agent) runCall(ctx context.Context, w work) error {
 	if text, found, ok := a.outputs.readBack(w.call); ok { // nothing runs for it
 		return a.answerWith(eventlog.ToolResult{CallID: w.id, Text: text, IsError: !found})
 	}
+	if w.call.Wants != nil {
+		if granted, err := a.escalate(ctx, w); !granted {
+			return err
+		}
+	}
 	p, err := a.pass(ctx, w.id, w.call)
 	switch {
 	case errors.Is(err, toolsocket.ErrNotConnected):
 		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: the tools container went away. Nothing happened; it is safe to ask for it again.")
+	case err != nil && w.call.Wants != nil:
+		return a.notGranted(ctx)
 	case err != nil:
 		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: "+stopText(ctx)+". Nothing happened.")
 	}
 	exited, out, err := a.wait(ctx, p)
 	p.stop, p.unheard, p.whole = stopText(ctx), a.unheard(), p.output.keep()
-	return a.finish(resultOf(w, p, exited, out, err))
+	return a.finish(w, p, func() eventlog.ToolResult { return resultOf(w, p, exited, out, err) })
 }
 
 // answerCall logs the result of a call that did not run.

@@ -92,10 +92,15 @@ func check(d wire.Desired) (policy.Document, error) {
 		return doc, refuse(http.StatusBadRequest, "config.limits: a limit is less than 0")
 	case c.GraceSeconds < 0 || c.GraceSeconds > wire.MaxGraceSeconds:
 		return doc, refuse(http.StatusBadRequest, "config.graceSeconds: %d is not between 0 and %d", c.GraceSeconds, wire.MaxGraceSeconds)
+	case c.ApprovalTimeoutSeconds < 0:
+		return doc, refuse(http.StatusBadRequest, "config.approvalTimeoutSeconds: %d is negative", c.ApprovalTimeoutSeconds)
 	case d.LeaseSeconds < 0:
 		return doc, refuse(http.StatusBadRequest, "leaseSeconds: %d is negative", d.LeaseSeconds)
 	case d.Stamp.SessionUID != d.SessionUID:
 		return doc, refuse(http.StatusBadRequest, "stamp.sessionUID: it is not this session's")
+	}
+	if err := checkDecisions(d.Decisions); err != nil {
+		return doc, refuse(http.StatusBadRequest, "%v", err)
 	}
 	for i, m := range d.Messages {
 		switch {
@@ -121,7 +126,10 @@ func (a *Agent) acceptLocked(d wire.Desired, doc policy.Document) error {
 	if err := a.checkStampLocked(d, doc.Policy); err != nil {
 		return err
 	}
-	if err := a.recordLocked(a.planReceived(d)...); err != nil {
+	if err := a.recordLocked(append(a.f.planWithdrawal(doc.Policy), a.planReceived(d)...)...); err != nil {
+		return refuse(http.StatusServiceUnavailable, "%v", err)
+	}
+	if err := a.decideLocked(d.Decisions); err != nil {
 		return refuse(http.StatusServiceUnavailable, "%v", err)
 	}
 	a.fresh = false

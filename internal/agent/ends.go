@@ -20,6 +20,9 @@ var (
 	endCancelled = end{ReasonCancelled, "The turn was cancelled by a newer message."}
 )
 
+// errTurnOver is why a call no longer waits for a person when its turn ends otherwise.
+var errTurnOver = errors.New("the turn was ended")
+
 // finished says how the model ended the open turn; nil while it goes on.
 func (f *fold) finished() *end {
 	t := &f.turn

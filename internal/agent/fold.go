@@ -39,6 +39,9 @@ type fold struct {
 
 	files files // as the model knows them
 
+	asked *question // the newest request to a person
+	asks  int    // how many there were
+
 	measured measure // of the newest request that has an answer
 
 	modelFailure string // the last turn ended for want of an answer
@@ -79,6 +82,7 @@ type turn struct {
 	finish    string
 	cancelled bool    // by a message that came while the turn ran
 	told      uint64  // seq of the policy that the newest request stated
+	asks      int     // requests to a person
 	calls     []*call // of the newest answer
 	answer    string  // the newest answer's text
 }
@@ -130,6 +134,12 @@ func (f *fold) apply(e eventlog.Event) error {
 			f.files.see(e.Seq, p.File)
 			return f.onCall(p.CallID, func(c *call) { c.done = true })
 		})
+	case eventlog.TypeApprovalRequested:
+		return with(e, func(p eventlog.ApprovalRequested) error { return f.applyAsked(e, p) })
+	case eventlog.TypeApprovalDecided:
+		return with(e, f.applyDecided)
+	case eventlog.TypeGrantUsed:
+		return with(e, f.applyUsed)
 	case eventlog.TypeLeaseExpired, eventlog.TypeLeaseRenewed:
 		f.paused = e.Type == eventlog.TypeLeaseExpired
 	case eventlog.TypeSessionEnd:

@@ -29,7 +29,10 @@ type passed struct {
 	call    *toolsocket.Call
 	profile policy.Profile // what it runs under
 	told    policy.Profile // what the request that asked for it was told
-	policy  policy.Policy  // that stood when it started
+	policy  policy.Policy  // that stood when it started, and then when it ended
+	grant   string         // the request whose grant it runs under; empty for most
+	by      string         // who granted it
+	offers  []policy.Mode  // that it could be let run under, had it been denied
 	bound   time.Duration  // it takes no longer
 	file    string         // whose version it may tell
 	output  *output        // all that it writes, where that is more than is kept of it
@@ -51,14 +54,20 @@ func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, erro
 	if err != nil {
 		return nil, err
 	}
-	profile, start := a.f.planStart(id, a.epoch)
+	profile, start, err := a.planStartLocked(id, c)
+	if err != nil {
+		return nil, err
+	}
 	p := &passed{id: id, profile: profile, told: a.f.toldProfile(), policy: a.f.policy.doc.Policy, bound: fileTimeout, output: a.outputs.of(id)}
 	p.file = tool.FileOf(a.config.Workspace, c.Arguments)
 	keep := keepFile
 	if b, ok := c.Arguments.(*tool.Bash); ok {
 		p.bound, keep = b.Timeout(), keepOutput
 	}
-	if err := a.recordLocked(start); err != nil {
+	if c.Wants != nil {
+		p.grant, p.by = a.f.asked.ID, a.f.asked.by
+	}
+	if err := a.recordLocked(start...); err != nil {
 		return nil, err
 	}
 	clip := toolsocket.NewClip(keep)
@@ -66,13 +75,35 @@ func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, erro
 	p.call, err = a.tools.Start(wire.ContainerFor(profile), wire.Start{
 		Call: id, Epoch: a.epoch, Profile: profile, Tool: c.Tool.Name, Arguments: string(c.Canonical), Digest: c.Digest,
 		Workspace: a.config.Workspace, Limits: wire.Limits{TimeoutMillis: p.bound.Milliseconds()}, Version: a.f.version(c, p.file),
+		Granted: p.grant != "",
 	}, clip)
 	if err != nil {
 		return nil, err
 	}
+	if p.grant != "" {
+		a.granted = p
+	}
 	a.running++
 	a.publishLocked()
 	return p, nil
+}
+
+// planStartLocked says what is logged before a call starts. A call that asked for more starts with
+// its grant or not at all: the policy may have changed since it was given.
+func (a *Agent) planStartLocked(id string, c tool.Call) (policy.Profile, []entry, error) {
+	if c.Wants == nil {
+		profile, start := a.f.planStart(id, a.epoch)
+		return profile, []entry{start}, nil
+	}
+	digest, err := c.RequestDigest(a.config.Workspace, c.Wants.Mode, a.o.SessionUID, id)
+	if err != nil {
+		return policy.Profile{}, nil, err
+	}
+	profile, granted := a.f.grantFor(id, digest, a.o.Now())
+	if !granted {
+		return profile, nil, errNotGranted
+	}
+	return profile, a.f.planGranted(id, profile, a.epoch), nil
 }
 
 // openLocked reports whether the gate lets anything pass.
@@ -97,11 +128,16 @@ func (a *Agent) wait(ctx context.Context, p *passed) (wire.Exited, toolsocket.Ou
 	return exited, out, err
 }
 
-// finish logs the result of a call that had passed the gate.
-func (a *Agent) finish(r eventlog.ToolResult) error {
+// finish logs the result of a call that had passed the gate. What it says of asking for more
+// holds when it is logged.
+func (a *Agent) finish(w work, p *passed, result func() eventlog.ToolResult) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := a.recordLocked(entry{eventlog.TypeToolResult, r})
+	p.policy, p.offers = a.standingLocked(), a.offersLocked(w, p)
+	err := a.recordLocked(entry{eventlog.TypeToolResult, result()})
+	if a.granted == p {
+		a.granted = nil
+	}
 	a.running--
 	a.publishLocked()
 	return err

@@ -36,13 +36,15 @@ type history struct {
 	interrupt bool // the next messages are to
 	shorter   bool // the transcript is not what the newest request carried
 	config    wire.Config
+	wishes    []policy.Mode // of the calls of the next answer; 0 is none
+	now       time.Time
 }
 
 func newHistory(t fataler) *history { return newHistoryOf(t, wire.RuntimeContextEnabled) }
 
 func newHistoryOf(t fataler, context wire.RuntimeContext) *history {
 	h := &history{
-		t: t, f: newFold(), bodies: map[string][]byte{}, running: map[int]*passed{},
+		t: t, f: newFold(), bodies: map[string][]byte{}, running: map[int]*passed{}, now: time.Unix(1000, 0).UTC(),
 		config: wire.Config{Workspace: workspace, Model: wire.Model{Provider: "OpenAIChat", Name: "m"}, RuntimeContext: context},
 	}
 	h.record(entry{eventlog.TypeSessionStart, eventlog.SessionStart{SessionUID: testUID, Config: mustJSON(h.config)}}, entry{eventlog.TypeBoot, eventlog.Boot{Boot: 1}})
@@ -70,7 +72,10 @@ func (h *history) record(entries ...entry) {
 func (h *history) commit() { h.committed = len(h.events) }
 
 func (h *history) pushed(p policy.Policy) pushed {
-	p.Ceiling = policy.Unbounded
+	if p.Ceiling == (policy.Ceiling{}) {
+		p.Ceiling = policy.Unbounded
+	}
+	p = policy.Meet(p, p.Ceiling)
 	h.stamp.SessionGeneration++
 	return pushed{doc: policy.Encode(p), stamp: h.stamp, workspace: workspace}
 }
@@ -78,7 +83,8 @@ func (h *history) pushed(p policy.Policy) pushed {
 // switchTo does what the gate does: what is wider is ended and has its result first.
 func (h *history) switchTo(p policy.Policy) {
 	h.t.Helper()
-	if policy.EndsProcesses(h.f.policy.doc.Policy, p) {
+	p = h.pushed(p).doc.Policy
+	if policy.EndsProcesses(h.f.policy.doc.Policy, p) || h.endsGrant(p) {
 		for _, i := range h.runningCalls() {
 			h.finish(i, wire.Exited{Cause: wire.Narrowing})
 		}
@@ -171,7 +177,11 @@ func (h *history) compact(t *rapid.T) {
 func (h *history) answer(n int) {
 	a := model.Answer{Content: "text", Finish: model.FinishStop}
 	for i := range n {
-		a.ToolCalls = append(a.ToolCalls, model.ToolCall{ID: fmt.Sprintf("c%d", i), Name: "bash", Arguments: `{"command":"ls"}`})
+		c := bash(fmt.Sprintf("c%d", i), "ls")
+		if i < len(h.wishes) && h.wishes[i] != policy.ReadOnly {
+			c = wants(c.id, "ls", h.wishes[i])
+		}
+		a.ToolCalls = append(a.ToolCalls, model.ToolCall{ID: c.id, Name: c.name, Arguments: c.arguments})
 	}
 	h.record(h.f.planAnswer(a)...)
 	if n == 0 {
@@ -215,7 +225,7 @@ func (h *history) crash(t *rapid.T) {
 	h.record(entry{eventlog.TypeBoot, eventlog.Boot{}})
 	h.record(h.f.planRecovery()...)
 	h.commit()
-	if slices.ContainsFunc(h.f.turn.calls, func(c *call) bool { return !c.done }) {
+	if slices.ContainsFunc(h.f.turn.calls, func(c *call) bool { return !c.done && !slices.Contains(h.f.openCalls(), c) }) {
 		t.Fatalf("a call is open after recovery")
 	}
 	h.record(h.f.planPolicy(h.pushed(h.f.policy.doc.Policy), workspace, true, 1, 0)...)
@@ -230,7 +240,11 @@ func (h *history) step(t *rapid.T) {
 			h.switchTo(policy.Policy{
 				Mode:     rapid.SampledFrom(policy.Modes()).Draw(t, "mode"),
 				Network:  rapid.SampledFrom([]policy.Network{policy.NetworkNone, policy.NetworkOpen}).Draw(t, "network"),
-				Approval: rapid.SampledFrom([]policy.Approval{policy.ApprovalNever, policy.ApprovalAsk}).Draw(t, "approval"),
+				Approval: rapid.SampledFrom([]policy.Approval{policy.ApprovalAsk, policy.ApprovalAsk, policy.ApprovalNever}).Draw(t, "approval"),
+				Ceiling: policy.Ceiling{
+					Mode: rapid.SampledFrom([]policy.Mode{policy.DangerFullAccess, policy.WorkspaceWrite, policy.ReadOnly}).Draw(t, "ceiling"), Network: policy.NetworkOpen,
+					Approval: rapid.SampledFrom([]policy.Approval{policy.ApprovalAsk, policy.ApprovalAsk, policy.ApprovalNever}).Draw(t, "ceiling of approval"),
+				},
 			})
 		},
 		"message": func() {
@@ -255,11 +269,15 @@ func (h *history) step(t *rapid.T) {
 	case inFlight:
 		do["retry"] = func() { h.record(h.f.planRetry(turn.attempt, errors.New("in trouble"), time.Second)) }
 		do["repeat"] = h.request // after a retry, or in the boot after a crash
-		do["answer"] = func() { h.answer(rapid.IntRange(0, 3).Draw(t, "calls")) }
+		do["answer"] = func() {
+			h.wishes = rapid.SliceOfN(rapid.SampledFrom([]policy.Mode{policy.ReadOnly, policy.DangerFullAccess, policy.WorkspaceWrite}), 3, 3).Draw(t, "wishes")
+			h.answer(rapid.IntRange(0, 3).Draw(t, "calls"))
+		}
 		do["fail"] = func() { h.record(h.f.planTurnEnd(ReasonModelFailed, "no answer")...) }
 	case waiting >= 0:
-		do["start"] = func() { h.start(waiting) }
+		h.startOrAsk(t, waiting, do)
 	}
+	do["time"] = func() { h.timePasses(rapid.IntRange(1, 200).Draw(t, "seconds")) }
 	if turn.open && (!turn.stepOpen || inFlight) && h.f.finished() == nil {
 		do["compact"] = func() { h.compact(t) }
 	}
@@ -271,6 +289,11 @@ func (h *history) step(t *rapid.T) {
 	var names []string
 	for n := range do {
 		names = append(names, n)
+		switch n {
+		case "switch", "message", "crash", "time", "compact", "fail":
+		default: // what goes on with the turn comes more often, or few would go far
+			names = append(names, n, n, n, n, n, n)
+		}
 	}
 	slices.Sort(names)
 	do[rapid.SampledFrom(names).Draw(t, "do")]()

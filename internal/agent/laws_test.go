@@ -37,20 +37,29 @@ type laws struct {
 	replay    *fold
 
 	answers map[[2]int]bool // by turn and step
+	asked   map[string]*lawAsk
 
 	suppressed bool // I1 and I4 are void, and told means standing
 }
 
 type lawCall struct {
 	profile, told policy.Profile
+	granted       bool
 	ended         bool
+}
+
+// lawAsk is a request to a person.
+type lawAsk struct {
+	call    string
+	profile policy.Profile
+	state   string // of the decision; "" before, "used" after
 }
 
 // checkLaws checks a log and the bodies that an endpoint received, by their digests. Events may
 // name bodies that never arrived, but not the other way round.
 func checkLaws(t fataler, workspace string, events []eventlog.Event, bodies map[string][]byte) {
 	t.Helper()
-	l := &laws{t: t, workspace: workspace, policies: map[uint64]policy.Policy{}, calls: map[string]lawCall{}, replay: newFold(), answers: map[[2]int]bool{}}
+	l := &laws{t: t, workspace: workspace, policies: map[uint64]policy.Policy{}, calls: map[string]lawCall{}, replay: newFold(), answers: map[[2]int]bool{}, asked: map[string]*lawAsk{}}
 	named := map[string]bool{}
 	for _, e := range events {
 		switch e.Type {
@@ -77,6 +86,12 @@ func checkLaws(t fataler, workspace string, events []eventlog.Event, bodies map[
 			}
 		case eventlog.TypeCompaction:
 			l.lastBody = nil // what follows is new, but for the front
+		case eventlog.TypeApprovalRequested:
+			l.onAsk(e)
+		case eventlog.TypeApprovalDecided:
+			l.onDecision(e)
+		case eventlog.TypeGrantUsed:
+			l.onGrant(e)
 		case eventlog.TypeToolStart:
 			l.onStart(e)
 		case eventlog.TypeToolResult:
@@ -133,8 +148,19 @@ func (l *laws) onPolicy(e eventlog.Event) {
 	if err != nil {
 		l.t.Fatalf("event %d: %v", e.Seq, err)
 	}
+	was := l.policies[l.standing]
+	for id, a := range l.asked {
+		same := was.Profile() == doc.Policy.Profile() && was.Approval == doc.Policy.Approval && was.Ceiling.Meet(doc.Policy.Ceiling) == was.Ceiling
+		if (a.state == "" || a.state == eventlog.DecisionGranted) && !same {
+			l.t.Fatalf("I2: event %d changes the policy and request %s stays open", e.Seq, id)
+		}
+	}
 	for id, c := range l.calls {
-		if !c.ended && !c.profile.Within(doc.Policy.Profile()) {
+		bound := doc.Policy.Profile()
+		if c.granted && doc.Policy.Approval == policy.ApprovalAsk {
+			bound.Mode = max(bound.Mode, doc.Policy.Ceiling.Mode)
+		}
+		if !c.ended && !c.profile.Within(bound) {
 			l.t.Fatalf("I3: event %d applies %s while call %s lives under %s", e.Seq, doc.Policy.Mode, id, c.profile.Mode)
 		}
 	}
@@ -242,14 +268,18 @@ func (l *laws) onStart(e eventlog.Event) {
 		l.told = l.standing
 	}
 	told := l.policies[l.told].Profile()
-	if want := l.policies[l.standing].Profile().Meet(told); got != want || p.PolicySeq != l.standing || p.ToldSeq != l.told {
+	want := l.policies[l.standing].Profile().Meet(told)
+	if p.Grant != "" {
+		want = l.grant(e, p)
+	}
+	if got != want || p.PolicySeq != l.standing || p.ToldSeq != l.told {
 		l.t.Fatalf("I2: event %d starts %s under %+v (%d, told %d), want %+v (%d, told %d)",
 			e.Seq, p.CallID, got, p.PolicySeq, p.ToldSeq, want, l.standing, l.told)
 	}
 	if _, twice := l.calls[p.CallID]; twice {
 		l.t.Fatalf("event %d starts %s a second time", e.Seq, p.CallID)
 	}
-	l.calls[p.CallID] = lawCall{profile: got, told: told}
+	l.calls[p.CallID] = lawCall{profile: got, told: told, granted: p.Grant != ""}
 }
 
 // onResult is law 4: a call that ran under something else than was told names it.
@@ -291,6 +321,27 @@ func TestLawsCanFail(t *testing.T) {
 				Profile: mustJSON(policy.Profile{Mode: policy.DangerFullAccess}),
 			}})
 		},
+		"I2, a grant of something else": func(h *history) {
+			h.granted()
+			w := decodeCalls(h.f.turn.calls)[0]
+			h.record(h.f.planGranted(w.id, policy.Profile{Mode: policy.DangerFullAccess}, h.epoch)...)
+		},
+		"I2, a start with no grant": func(h *history) {
+			h.asking()
+			h.record(entry{eventlog.TypeToolStart, eventlog.ToolStart{
+				CallID: "1.1.1", PolicySeq: h.f.policy.seq, ToldSeq: h.f.turn.told, Grant: "a1",
+				Profile: mustJSON(policy.Profile{Mode: policy.WorkspaceWrite}),
+			}})
+		},
+		"I2, a request that outlives its policy": func(h *history) {
+			h.granted()
+			h.record(h.f.planPolicy(h.pushed(policy.Policy{Mode: policy.WorkspaceWrite, Approval: policy.ApprovalAsk}), workspace, false, 1, 0)[1:]...)
+		},
+		"I3, a grant that outlives its ceiling": func(h *history) {
+			h.granted()
+			h.use(decodeCalls(h.f.turn.calls)[0])
+			h.record(h.f.planPolicy(h.pushed(policy.Policy{Approval: policy.ApprovalAsk, Ceiling: policy.Ceiling{Approval: policy.ApprovalAsk}}), workspace, false, 1, 0)...)
+		},
 		"I3": func(h *history) {
 			h.switchTo(policy.Policy{Mode: policy.WorkspaceWrite})
 			h.message("hi")
@@ -330,7 +381,7 @@ func TestLawsCanFail(t *testing.T) {
 				defer func() { _ = recover() }()
 				checkLaws(f, workspace, h.events, nil)
 			}()
-			if f.text == "" || name != "I5" && !strings.HasPrefix(f.text, name) {
+			if law, _, _ := strings.Cut(name, ","); f.text == "" || name != "I5" && !strings.HasPrefix(f.text, law) {
 				t.Errorf("the spoilt history gave %q", f.text)
 			}
 		})

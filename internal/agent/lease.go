@@ -97,7 +97,7 @@ func (a *Agent) renewLocked() error {
 	return nil
 }
 
-// watchLease has the end of the lease carried out in time.
+// watchLease has the end of the lease carried out in time, and that of a request to a person.
 func (a *Agent) watchLease() {
 	tick := time.NewTicker(lookAtLease)
 	defer tick.Stop()
@@ -105,6 +105,7 @@ func (a *Agent) watchLease() {
 		select {
 		case <-tick.C:
 			a.mu.Lock()
+			a.expireAskLocked()
 			if a.expiresLocked() {
 				a.wakeLocked()
 			}

@@ -23,7 +23,7 @@ import (
 )
 
 // The laws hold for the real gate too: switches, messages, interruptions, lost connections, restarts,
-// an endpoint in trouble and compactions come while requests and calls are under way.
+// decisions, an endpoint in trouble and compactions come while requests and calls are under way.
 func TestLawsHoldInALivingSession(t *testing.T) {
 	seen := map[eventlog.Type]bool{}
 	for seed := range uint64(4) {
@@ -45,7 +45,11 @@ func TestLawsHoldInALivingSession(t *testing.T) {
 				}
 				hold := make(chan struct{})
 				time.AfterFunc(time.Duration(n%4)*time.Millisecond, func() { close(hold) })
-				return reply{text: "I try", calls: []chatCall{bash("a", "x"), {"b", "read", `{"path":"f"}`}}, hold: hold, tokens: tokens}
+				calls := []chatCall{bash("a", "x"), {"b", "read", `{"path":"f"}`}}
+				if n%2 == 0 {
+					calls = append(calls, wants("c", "x", policy.Modes()[1+n/2%2]))
+				}
+				return reply{text: "I try", calls: calls, hold: hold, tokens: tokens}
 			})
 			s := start(t, model, func(ctx context.Context, st wire.Start, write func([]byte)) wire.Exited {
 				write(bytes.Repeat([]byte("x"), 600))
@@ -58,11 +62,17 @@ func TestLawsHoldInALivingSession(t *testing.T) {
 			s.desired.Config.Model.ContextWindow = 2500
 			s.push(policy.ReadOnly)
 			for i := range 40 {
-				switch random.IntN(9) {
+				switch random.IntN(12) {
+				case 9, 10, 11:
+					for _, a := range s.Observed(t.Context(), 0).Approvals {
+						s.decide(yes(a))
+					}
 				case 8:
 					s.interrupt(fmt.Sprintf("m%d", i), "stop and go")
 				case 0, 1, 2, 3:
-					s.push(policy.Modes()[random.IntN(3)])
+					p := policy.Policy{Mode: policy.Modes()[random.IntN(2)], Ceiling: policy.Unbounded, Approval: policy.ApprovalAsk}
+					p.Ceiling.Mode = policy.Modes()[1+random.IntN(2)]
+					s.pushPolicy(p)
 				case 4, 5:
 					s.send(fmt.Sprintf("m%d", i), "go")
 				case 6:
@@ -75,6 +85,16 @@ func TestLawsHoldInALivingSession(t *testing.T) {
 					s.push(policy.Modes()[random.IntN(3)])
 				}
 				time.Sleep(time.Duration(random.IntN(5)) * time.Millisecond)
+			}
+			s.pushPolicy(asks)
+			for _, uid := range []string{"x1", "x2", "x3"} { // nobody changes the policy, so there are grants
+				s.send(uid, "go")
+				s.await(uid+" is answered", func(o wire.Observed) bool {
+					for _, a := range o.Approvals {
+						s.decide(yes(a))
+					}
+					return len(o.Messages) > 0 && o.Messages[len(o.Messages)-1].State == wire.Answered
+				})
 			}
 			s.switchTo(policy.WorkspaceWrite)
 			s.say("last", "go")
@@ -96,8 +116,8 @@ func TestLawsHoldInALivingSession(t *testing.T) {
 			}
 		})
 	}
-	if !seen[eventlog.TypeRetry] || !seen[eventlog.TypeCompaction] {
-		t.Errorf("no session had trouble, or none was too long: there was %v", seen)
+	if !seen[eventlog.TypeRetry] || !seen[eventlog.TypeCompaction] || !seen[eventlog.TypeGrantUsed] {
+		t.Errorf("no session had trouble, or none was too long or had a grant: there was %v", seen)
 	}
 }
 

@@ -51,6 +51,9 @@ func (a *Agent) openTurn() (context.Context, error) {
 	}
 	ctx, cancel := context.WithCancelCause(a.root)
 	a.stopTurn = cancel
+	if a.f.turn.open && a.f.turn.cancelled { // by a message that came before anybody could be told
+		cancel(errCancelled)
+	}
 	if !a.f.turn.open {
 		if err := a.recordLocked(a.f.planTurn(a.f.next())...); err != nil {
 			return nil, err
@@ -109,6 +112,8 @@ func (a *Agent) turnEnds(ctx context.Context) *end {
 		return &endStopped
 	case a.f.turn.cancelled:
 		return &endCancelled
+	case len(a.f.openCalls()) > 0: // what is next is no request
+		return nil
 	}
 	return a.f.limitMet(a.config.Limits)
 }
@@ -117,8 +122,15 @@ func (a *Agent) endTurn(e end) error {
 	return a.record(func(f *fold) []entry { return f.planTurnEnd(e.reason, e.text) })
 }
 
-// runStep makes one request and runs the calls of its answer.
+// runStep makes one request and runs the calls of its answer, or those that an earlier boot left
+// open.
 func (a *Agent) runStep(ctx context.Context) error {
+	a.mu.Lock()
+	open := a.f.openCalls()
+	a.mu.Unlock()
+	if len(open) > 0 {
+		return a.finishStep(ctx, decodeCalls(open))
+	}
 	answer, err := a.request(ctx)
 	if err != nil {
 		return err
@@ -144,13 +156,23 @@ func (a *Agent) useAnswer(ctx context.Context, answer model.Answer) error {
 		return err
 	}
 	if answer.Finish == model.FinishLength {
-		err = a.refuseCut(calls)
-	} else {
-		err = a.runCalls(ctx, decodeCalls(calls))
+		if err := a.refuseCut(calls); err != nil {
+			return err
+		}
+		return a.endStep()
 	}
-	if err != nil {
+	return a.finishStep(ctx, decodeCalls(calls))
+}
+
+// finishStep runs calls and ends their step.
+func (a *Agent) finishStep(ctx context.Context, calls []work) error {
+	if err := a.runCalls(ctx, calls); err != nil {
 		return err
 	}
+	return a.endStep()
+}
+
+func (a *Agent) endStep() error {
 	return a.record(func(f *fold) []entry { return []entry{f.planStepEnd()} })
 }
 

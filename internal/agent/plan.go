@@ -5,6 +5,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/agentsession-dev/operator/internal/agent/eventlog"
 	"github.com/agentsession-dev/operator/internal/agent/model"
@@ -41,11 +42,12 @@ func (f *fold) planPolicy(p pushed, workspace string, firstOfBoot bool, epoch ui
 	case p.stamp.SessionGeneration == f.policy.stamp.SessionGeneration && p.doc.Digest != f.policy.doc.Digest:
 		cause = eventlog.CauseCeiling
 	}
-	seq := f.seq + 1
-	entries := []entry{{eventlog.TypePolicyApplied, eventlog.PolicyApplied{
+	entries := f.planWithdrawal(p.doc.Policy)
+	seq := f.seq + uint64(len(entries)) + 1
+	entries = append(entries, entry{eventlog.TypePolicyApplied, eventlog.PolicyApplied{
 		Policy: string(p.doc.Bytes), Digest: string(p.doc.Digest), Stamp: mustJSON(p.stamp), Cause: cause,
 		Epoch: epoch, Killed: killed,
-	}}}
+	}})
 	return append(entries, f.planSnapshot(p.doc.Policy, seq, workspace)...)
 }
 
@@ -168,7 +170,11 @@ func (f *fold) planSnapshot(p policy.Policy, seq uint64, workspace string) []ent
 }
 
 func (f *fold) planTurnEnd(reason, text string) []entry {
-	var entries []entry
+	why := map[string]error{ReasonStopped: errStopped, ReasonCancelled: errCancelled}[reason]
+	if why == nil {
+		why = errTurnOver
+	}
+	entries := f.planOpenCalls(why)
 	if f.turn.stepOpen {
 		entries = append(entries, f.planStepEnd())
 	}
@@ -182,14 +188,19 @@ const (
 )
 
 // planRecovery closes the calls that an earlier boot left open, so that the turn can go on. A
-// request that has no answer stays open: it is repeated in its step.
+// request that has no answer stays open: it is repeated in its step. So does a call that waits for
+// a person, unless its turn was cancelled.
 func (f *fold) planRecovery() []entry {
 	if !f.turn.open {
 		return nil
 	}
 	var entries []entry
+	waits := f.openCalls()
+	if len(waits) > 0 && (f.turn.cancelled || !f.asked.open()) {
+		entries, waits = f.planOpenCalls(errCancelled), nil
+	}
 	for _, c := range f.turn.calls {
-		if c.done {
+		if c.done || slices.Contains(f.openCalls(), c) {
 			continue
 		}
 		r := eventlog.ToolResult{CallID: c.id, Text: textNotStarted, IsError: true, Outcome: eventlog.OutcomeNotStarted}
@@ -207,7 +218,7 @@ func (f *fold) planRecovery() []entry {
 			Turn: f.turn.number, MessageUID: m.uid, Author: m.author, Content: runtimecontext.UserText(m.author, m.content),
 		}})
 	}
-	if f.turn.stepOpen && f.turn.answered {
+	if f.turn.stepOpen && f.turn.answered && len(waits) == 0 {
 		entries = append(entries, f.planStepEnd())
 	}
 	return entries

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -50,7 +51,11 @@ func resultOf(w work, p *passed, e wire.Exited, out toolsocket.Output, lost erro
 	default:
 		notes, r.IsError, r.Outcome = ending(w, p, e, output)
 	}
-	if p.profile != p.told {
+	switch {
+	case p.grant != "" && lost == nil && e.Cause != wire.Refused && e.Cause != wire.SetupFailed:
+		notes = append(notes, fmt.Sprintf("This call ran once under %s, as %s allowed. Nothing else does: %s stands.",
+			profileText(p.profile), orElse(p.by, "a person"), p.policy.Mode))
+	case p.grant == "" && p.profile != p.told:
 		notes = append(notes, fmt.Sprintf("This call ran under %s, which is narrower than what was stated when it was asked for.", profileText(p.profile)))
 	}
 	r.Text = runtimecontext.ResultText(join(output, notes))
@@ -64,10 +69,27 @@ func denied(p *passed, e wire.Exited, output string) []string {
 		what = strings.TrimSpace(output)
 	}
 	notes := []string{fmt.Sprintf("denied: %s", strings.TrimPrefix(what, "denied: ")), fmt.Sprintf("(%s)", profileText(p.profile))}
-	if p.policy.Approval == policy.ApprovalNever {
+	switch {
+	case p.policy.Approval == policy.ApprovalNever:
 		notes = append(notes, textFinal)
+	case e.Denial == wire.DeniedWrite && len(p.offers) > 0:
+		notes = append(notes, guidance(p.offers))
 	}
 	return notes
+}
+
+// guidance is how to ask for more. It is given only where asking can succeed.
+func guidance(modes []policy.Mode) string {
+	var quoted []string
+	for _, m := range modes {
+		quoted = append(quoted, strconv.Quote(m.String()))
+	}
+	which := strings.Join(quoted, " or ")
+	if len(modes) > 1 {
+		which += " (the narrowest that suffices)"
+	}
+	return "If it is needed all the same, make this exact call once more with sandbox_permissions " + which +
+		" and a justification. A person is asked then; no answer is a denial."
 }
 
 func ending(w work, p *passed, e wire.Exited, output string) (notes []string, isError bool, outcome string) {
@@ -127,8 +149,11 @@ func guess(p *passed, output string) []string {
 			continue
 		}
 		notes := []string{fmt.Sprintf("A guess, from %q in the output: the sandbox refused it.", errno)}
-		if p.policy.Approval == policy.ApprovalNever {
+		switch {
+		case p.policy.Approval == policy.ApprovalNever:
 			notes = append(notes, "If so: "+lowerFirst(textFinal))
+		case len(p.offers) > 0:
+			notes = append(notes, guidance(p.offers))
 		}
 		return notes
 	}

@@ -17,6 +17,34 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
+func linesOf(t *testing.T, segment string) [][]byte {
+	t.Helper()
+	raw, err := os.ReadFile(segment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.SplitAfter(bytes.TrimSuffix(raw, []byte("\n")), []byte("\n"))
+}
+
+// bootOn ends the agent and starts one that finds these lines for its log.
+func (s *session) bootOn(segment string, lines [][]byte) {
+	s.t.Helper()
+	err := s.stop()
+	if err == nil {
+		err = os.RemoveAll(s.options.LogDir)
+	}
+	if err == nil {
+		err = os.Mkdir(s.options.LogDir, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.options.LogDir, segment), bytes.Join(lines, nil), 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.boot()
+}
+
 // Wherever a crash cuts the log of a turn, the next boot goes on with the turn: the message is
 // answered in its own turn, no call starts twice, and the laws hold over both boots.
 func TestEveryCrashIsGoneOnFrom(t *testing.T) {
@@ -42,11 +70,7 @@ func TestEveryCrashIsGoneOnFrom(t *testing.T) {
 			name = f.Name()
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join(whole.options.LogDir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.SplitAfter(bytes.TrimSuffix(raw, []byte("\n")), []byte("\n"))
+	lines := linesOf(t, filepath.Join(whole.options.LogDir, name))
 	received := 0
 	for i, line := range lines {
 		if bytes.Contains(line, []byte(`"type":"message/received"`)) {
@@ -57,19 +81,7 @@ func TestEveryCrashIsGoneOnFrom(t *testing.T) {
 		t.Run(fmt.Sprintf("after %d events", n-1), func(t *testing.T) {
 			model := newEndpoint(t, answer)
 			s := start(t, model, echo("f\n", 0))
-			if err := s.stop(); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.RemoveAll(s.options.LogDir); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(s.options.LogDir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(s.options.LogDir, name), bytes.Join(lines[:n], nil), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			s.boot()
+			s.bootOn(name, lines[:n])
 			s.desired.Messages = append(s.desired.Messages, wire.Message{UID: "m1", Author: "alice", Content: "go"})
 			s.desired.Config.Model = whole.desired.Config.Model
 			s.desired.Config.Model.BaseURL = model.URL + "/v1"

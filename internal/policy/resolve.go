@@ -78,6 +78,22 @@ func Narrows(from, to Policy) bool {
 // a narrowing of mode or network, the two parts that a process keeps once it has them.
 func EndsProcesses(from, to Policy) bool { return !from.Profile().Within(to.Profile()) }
 
+// Widest is the widest profile that a call under p can have: its own, and where a person may be
+// asked, a mode up to the ceiling's.
+func (p Policy) Widest() Profile {
+	w := p.Profile()
+	if p.Approval == ApprovalAsk {
+		w.Mode = max(w.Mode, p.Ceiling.Mode)
+	}
+	return w
+}
+
+// Withdraws reports whether going from one policy to another ends what was asked of a person
+// under the first, answered or not: the answer was meant for what held then.
+func Withdraws(from, to Policy) bool {
+	return from.Profile() != to.Profile() || from.Approval != to.Approval || from.Ceiling.Meet(to.Ceiling) != from.Ceiling
+}
+
 func (p Policy) within(q Policy) bool {
 	return p.Mode <= q.Mode && p.Network <= q.Network && p.Approval <= q.Approval && p.Ceiling.Meet(q.Ceiling) == p.Ceiling
 }

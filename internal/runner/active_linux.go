@@ -68,8 +68,8 @@ func (c *active) perform() *wire.Exited {
 	}()
 	end, err := r.Wait()
 	c.concludes(err)
-	if end.Left && err == nil {
-		end.Processes = c.session.sweepLeft()
+	if err == nil && (end.Left || c.start.Granted) {
+		end.Processes += c.session.sweepLeft() // after a grant nothing is left to trust that init saw it all
 	}
 	// Only now can nothing more be written: what is in the pipe is all there is.
 	_ = r.Output.SetReadDeadline(time.Unix(1, 0))

@@ -54,7 +54,7 @@ func (s standing) admit(st *wire.Start) (tool.Call, *refusal) {
 	if r := s.current(st.Epoch); r != nil {
 		return tool.Call{}, r
 	}
-	if r := s.profile(st.Profile); r != nil {
+	if r := s.profile(st.Profile, st.Granted); r != nil {
 		return tool.Call{}, r
 	}
 	if st.Workspace != s.workspace {
@@ -84,11 +84,16 @@ func (s standing) current(e wire.Epoch) *refusal {
 	return nil
 }
 
-func (s standing) profile(p policy.Profile) *refusal {
+// profile refuses what is wider than the bound. A grant replaces the mode, and nothing else.
+func (s standing) profile(p policy.Profile, granted bool) *refusal {
+	bound := s.bound
+	if granted {
+		bound.Mode = max(bound.Mode, p.Mode)
+	}
 	switch {
 	case sandbox.Admit(p) != nil:
 		return refused(wire.DeniedProfile, "%v", sandbox.Admit(p))
-	case !p.Within(s.bound):
+	case !p.Within(bound):
 		return refused(wire.DeniedProfile, "%s with network %s is wider than %s with network %s, which holds now",
 			p.Mode, p.Network, s.bound.Mode, s.bound.Network)
 	case wire.ContainerFor(p) != s.container:

@@ -43,22 +43,28 @@ func TestAdmit(t *testing.T) {
 		cause  wire.Cause // empty: admitted
 		denial wire.Denial
 	}{
-		"what stands":                       {stands, nil, "", ""},
-		"an earlier boot":                   {stands, func(s *wire.Start) { s.Epoch = wire.Epoch{Boot: 1, Counter: 7} }, wire.Refused, wire.DeniedProfile},
-		"an earlier epoch":                  {stands, func(s *wire.Start) { s.Epoch.Counter-- }, wire.Refused, wire.DeniedProfile},
-		"an epoch that has not begun":       {stands, func(s *wire.Start) { s.Epoch.Counter++ }, wire.Refused, wire.DeniedProfile},
-		"wider than the bound":              {stands, func(s *wire.Start) { s.Profile.Mode = policy.DangerFullAccess }, wire.Refused, wire.DeniedProfile},
-		"read-only beside writers":          {stands, func(s *wire.Start) { s.Profile.Mode = policy.ReadOnly }, wire.Refused, wire.DeniedProfile},
-		"a writer beside read-only":         {ro, nil, wire.Refused, wire.DeniedProfile},
-		"an open network":                   {stands, func(s *wire.Start) { s.Profile.Network = policy.NetworkOpen }, wire.Refused, wire.DeniedProfile},
-		"a network that does not exist":     {stands, func(s *wire.Start) { s.Profile.Network = 7 }, wire.Refused, wire.DeniedProfile},
-		"a mode that does not exist":        {stands, func(s *wire.Start) { s.Profile.Mode = 77 }, wire.Refused, wire.DeniedProfile},
-		"a node without scopes":             {weak, nil, "", ""},
-		"a node without Landlock":           {weaker, nil, wire.SetupFailed, ""},
-		"another workspace":                 {stands, func(s *wire.Start) { s.Workspace = "/" }, wire.Refused, ""},
-		"arguments that are not canonical":  {stands, func(s *wire.Start) { s.Arguments = ` {"command":"true"}` }, wire.Refused, ""},
-		"arguments that are not understood": {stands, func(s *wire.Start) { s.Arguments = `{"cmd":"true"}` }, wire.Refused, ""},
-		"a digest of something else":        {stands, func(s *wire.Start) { s.Digest = tool.DigestOf("bash", []byte("x")) }, wire.Refused, ""},
+		"what stands":                   {stands, nil, "", ""},
+		"an earlier boot":               {stands, func(s *wire.Start) { s.Epoch = wire.Epoch{Boot: 1, Counter: 7} }, wire.Refused, wire.DeniedProfile},
+		"an earlier epoch":              {stands, func(s *wire.Start) { s.Epoch.Counter-- }, wire.Refused, wire.DeniedProfile},
+		"an epoch that has not begun":   {stands, func(s *wire.Start) { s.Epoch.Counter++ }, wire.Refused, wire.DeniedProfile},
+		"wider than the bound":          {stands, func(s *wire.Start) { s.Profile.Mode = policy.DangerFullAccess }, wire.Refused, wire.DeniedProfile},
+		"wider than the bound, granted": {stands, func(s *wire.Start) { s.Profile.Mode, s.Granted = policy.DangerFullAccess, true }, "", ""},
+		"a network that is granted": {stands, func(s *wire.Start) {
+			s.Profile, s.Granted = policy.Profile{Mode: policy.DangerFullAccess, Network: policy.NetworkOpen}, true
+		}, wire.Refused, wire.DeniedProfile},
+		"a writer beside read-only, granted": {ro, func(s *wire.Start) { s.Granted = true }, wire.Refused, wire.DeniedProfile},
+		"granted on a node without Landlock": {weaker, func(s *wire.Start) { s.Granted = true }, wire.SetupFailed, ""},
+		"read-only beside writers":           {stands, func(s *wire.Start) { s.Profile.Mode = policy.ReadOnly }, wire.Refused, wire.DeniedProfile},
+		"a writer beside read-only":          {ro, nil, wire.Refused, wire.DeniedProfile},
+		"an open network":                    {stands, func(s *wire.Start) { s.Profile.Network = policy.NetworkOpen }, wire.Refused, wire.DeniedProfile},
+		"a network that does not exist":      {stands, func(s *wire.Start) { s.Profile.Network = 7 }, wire.Refused, wire.DeniedProfile},
+		"a mode that does not exist":         {stands, func(s *wire.Start) { s.Profile.Mode = 77 }, wire.Refused, wire.DeniedProfile},
+		"a node without scopes":              {weak, nil, "", ""},
+		"a node without Landlock":            {weaker, nil, wire.SetupFailed, ""},
+		"another workspace":                  {stands, func(s *wire.Start) { s.Workspace = "/" }, wire.Refused, ""},
+		"arguments that are not canonical":   {stands, func(s *wire.Start) { s.Arguments = ` {"command":"true"}` }, wire.Refused, ""},
+		"arguments that are not understood":  {stands, func(s *wire.Start) { s.Arguments = `{"cmd":"true"}` }, wire.Refused, ""},
+		"a digest of something else":         {stands, func(s *wire.Start) { s.Digest = tool.DigestOf("bash", []byte("x")) }, wire.Refused, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, r := tc.stands.admit(order(tc.change))

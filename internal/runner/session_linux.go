@@ -118,8 +118,8 @@ func (s *session) start(st *wire.Start) error {
 	if refusal == nil && s.draining != nil {
 		refusal = refused(wire.DeniedProfile, "nothing starts until what a narrowing ends has ended")
 	}
-	if refusal == nil && len(s.calls) >= s.stands.most() {
-		refusal = refused("", "%d calls run already, which is the most on this node", s.stands.most())
+	if refusal == nil {
+		refusal = s.stands.besides(st, s.calls)
 	}
 	var c *active
 	if refusal == nil {
@@ -131,6 +131,19 @@ func (s *session) start(st *wire.Start) error {
 	}
 	s.calls[st.Call] = c
 	s.over.Go(c.run)
+	return nil
+}
+
+// besides decides whether a call may run beside those that run already.
+func (s standing) besides(st *wire.Start, running map[string]*active) *refusal {
+	for _, c := range running {
+		if st.Granted || c.start.Granted {
+			return refused("", "a call with a grant runs alone, and another one runs here")
+		}
+	}
+	if len(running) >= s.most() {
+		return refused("", "%d calls run already, which is the most on this node", s.most())
+	}
 	return nil
 }
 

@@ -14,6 +14,7 @@ type Bash struct {
 	Command        string `json:"command" jsonschema:"the command line for bash -c"`
 	Cwd            string `json:"cwd,omitempty" jsonschema:"the directory to run it in, absolute or relative to the workspace; the workspace if not given"`
 	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"when to stop it, in seconds; 120 if not given, 600 at most"`
+	escalation
 }
 
 // How long a command may run.

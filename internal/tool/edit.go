@@ -10,6 +10,7 @@ type Edit struct {
 	OldString  string `json:"old_string" jsonschema:"the text to replace, exactly as it stands in the file; it must occur once, unless replace_all is set"`
 	NewString  string `json:"new_string" jsonschema:"the text to put in its place"`
 	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace every occurrence"`
+	escalation
 }
 
 var editTool = define[Edit]("edit",

@@ -27,8 +27,9 @@ type Tool struct {
 	Schema      json.RawMessage // from All: the JSON schema of its arguments; the same bytes in every build
 	ReadsOnly   bool            // calls of it may run beside one another
 
-	schema func() schema
-	decode func([]byte) (Arguments, error)
+	schema    func() schema
+	decode    func([]byte) (Arguments, error)
+	arguments func() Arguments // empty ones
 }
 
 // schema is made when it is first asked for: the processes of a call never do.
@@ -64,8 +65,9 @@ func Named(name string) (Tool, bool) {
 type Call struct {
 	Tool      Tool
 	Arguments Arguments
-	Canonical []byte // the arguments, encoded again without what was not understood
+	Canonical []byte // the arguments, encoded again without what was not understood and without Wants
 	Digest    string // lower-case hex SHA-256 of the tool's name, a zero byte and Canonical
+	Wants     *Wants // set where the call asks to run under a wider mode
 }
 
 // Decode reads the arguments that a model gave for a tool. Whatever is not exactly
@@ -111,11 +113,17 @@ func (t Tool) call(raw []byte) (Call, error) {
 	if err := args.check(); err != nil {
 		return Call{}, fmt.Errorf("arguments of %s: %w", t.Name, err)
 	}
+	var wants *Wants
+	if e, ok := args.(escalates); ok {
+		if wants, err = e.take(); err != nil {
+			return Call{}, fmt.Errorf("arguments of %s: %w", t.Name, err)
+		}
+	}
 	canonical, err := canonicalJSON(args)
 	if err != nil {
 		return Call{}, fmt.Errorf("arguments of %s: %w", t.Name, err)
 	}
-	return Call{Tool: t, Arguments: args, Canonical: canonical, Digest: DigestOf(t.Name, canonical)}, nil
+	return Call{Tool: t, Arguments: args, Canonical: canonical, Digest: DigestOf(t.Name, canonical), Wants: wants}, nil
 }
 
 // DigestOf is the digest of a call with canonical arguments.
@@ -157,7 +165,8 @@ func define[A any, P interface {
 }](name, description string, readsOnly bool) Tool {
 	return Tool{
 		Name: name, Description: description, ReadsOnly: readsOnly,
-		schema: sync.OnceValue(func() schema { return schemaOf[A](name) }),
+		schema:    sync.OnceValue(func() schema { return schemaOf[A](name) }),
+		arguments: func() Arguments { return P(new(A)) },
 		decode: func(raw []byte) (Arguments, error) {
 			a := new(A)
 			if err := json.Unmarshal(raw, a); err != nil {
@@ -172,6 +181,11 @@ func schemaOf[A any](name string) schema {
 	s, err := jsonschema.For[A](nil)
 	if err != nil {
 		panic(fmt.Sprintf("tool %s: %v", name, err))
+	}
+	if modes := s.Properties[permissionsKey]; modes != nil {
+		for _, m := range wider {
+			modes.Enum = append(modes.Enum, m.String())
+		}
 	}
 	resolved, err := s.Resolve(nil)
 	if err != nil {

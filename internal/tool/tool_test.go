@@ -38,30 +38,38 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ tool, in, want string }{
-		"an unknown tool":            {"delete", `{}`, `no tool named "delete"; the tools are read, write, edit, glob, grep, bash`},
-		"an unknown key":             {"read", `{"path":"a","mode":"w"}`, "mode"},
-		"a key given twice":          {"bash", `{"command":"true","command":"rm -rf ."}`, `the key "command" is given twice`},
-		"a key in another case":      {"bash", `{"Command":"true"}`, "Command"},
-		"the same beside it":         {"bash", `{"command":"true","COMMAND":"false"}`, "COMMAND"},
-		"a missing key":              {"write", `{"path":"a"}`, "content"},
-		"a wrong type":               {"read", `{"path":1}`, "path"},
-		"null":                       {"read", `{"path":null}`, "path"},
-		"invalid UTF-8":              {"read", "{\"path\":\"\xff\"}", "not valid UTF-8"},
-		"something behind it":        {"read", `{"path":"a"}{}`, "stands behind"},
-		"half of it":                 {"read", `{"path":"a"`, "not complete"},
-		"nothing":                    {"read", ``, "not complete"},
-		"a list":                     {"read", `["a"]`, "one JSON object"},
-		"a NUL character":            {"bash", `{"command":"a\u0000b"}`, "NUL"},
-		"an empty command":           {"bash", `{"command":"  "}`, "must not be empty"},
-		"a time-out of an hour":      {"bash", `{"command":"a","timeout_seconds":3600}`, "between 1 and 600"},
-		"a fraction of a second":     {"bash", `{"command":"a","timeout_seconds":0.5}`, "timeout_seconds"},
-		"an expression that is none": {"grep", `{"pattern":"("}`, "missing closing )"},
-		"a pattern that leads out":   {"glob", `{"pattern":"../*"}`, "must not contain .."},
-		"an absolute pattern":        {"glob", `{"pattern":"/etc/*"}`, "must be relative"},
-		"an edit of nothing":         {"edit", `{"path":"a","old_string":"","new_string":"b"}`, "must not be empty"},
-		"an edit to the same":        {"edit", `{"path":"a","old_string":"b","new_string":"b"}`, "are the same"},
-		"too deep":                   {"read", strings.Repeat(`{"path":`, 20) + "1" + strings.Repeat("}", 20), "nested deeper"},
-		"too long":                   {"write", `{"path":"` + strings.Repeat("a", MaxArguments), "at most 1048576"},
+		"an unknown tool":                 {"delete", `{}`, `no tool named "delete"; the tools are read, write, edit, glob, grep, bash`},
+		"an unknown key":                  {"read", `{"path":"a","mode":"w"}`, "mode"},
+		"a key given twice":               {"bash", `{"command":"true","command":"rm -rf ."}`, `the key "command" is given twice`},
+		"a key in another case":           {"bash", `{"Command":"true"}`, "Command"},
+		"the same beside it":              {"bash", `{"command":"true","COMMAND":"false"}`, "COMMAND"},
+		"a missing key":                   {"write", `{"path":"a"}`, "content"},
+		"a wrong type":                    {"read", `{"path":1}`, "path"},
+		"null":                            {"read", `{"path":null}`, "path"},
+		"invalid UTF-8":                   {"read", "{\"path\":\"\xff\"}", "not valid UTF-8"},
+		"something behind it":             {"read", `{"path":"a"}{}`, "stands behind"},
+		"half of it":                      {"read", `{"path":"a"`, "not complete"},
+		"nothing":                         {"read", ``, "not complete"},
+		"a list":                          {"read", `["a"]`, "one JSON object"},
+		"a NUL character":                 {"bash", `{"command":"a\u0000b"}`, "NUL"},
+		"an empty command":                {"bash", `{"command":"  "}`, "must not be empty"},
+		"a time-out of an hour":           {"bash", `{"command":"a","timeout_seconds":3600}`, "between 1 and 600"},
+		"a fraction of a second":          {"bash", `{"command":"a","timeout_seconds":0.5}`, "timeout_seconds"},
+		"an expression that is none":      {"grep", `{"pattern":"("}`, "missing closing )"},
+		"a pattern that leads out":        {"glob", `{"pattern":"../*"}`, "must not contain .."},
+		"an absolute pattern":             {"glob", `{"pattern":"/etc/*"}`, "must be relative"},
+		"an edit of nothing":              {"edit", `{"path":"a","old_string":"","new_string":"b"}`, "must not be empty"},
+		"an edit to the same":             {"edit", `{"path":"a","old_string":"b","new_string":"b"}`, "are the same"},
+		"more, by a tool that only reads": {"read", `{"path":"a","sandbox_permissions":"workspace-write","justification":"b"}`, "sandbox_permissions"},
+		"more, than there is":             {"bash", `{"command":"a","sandbox_permissions":"root","justification":"b"}`, "sandbox_permissions"},
+		"more, that is less":              {"bash", `{"command":"a","sandbox_permissions":"read-only","justification":"b"}`, "sandbox_permissions"},
+		"nothing more":                    {"bash", `{"command":"a","sandbox_permissions":"","justification":"b"}`, "sandbox_permissions"},
+		"more, for no reason":             {"write", `{"path":"a","content":"","sandbox_permissions":"workspace-write"}`, "needs a justification"},
+		"more, for a blank":               {"write", `{"path":"a","content":"","sandbox_permissions":"workspace-write","justification":" \n"}`, "needs a justification"},
+		"more, for a book":                {"bash", `{"command":"a","sandbox_permissions":"workspace-write","justification":"` + strings.Repeat("a", 1001) + `"}`, "at most 1000"},
+		"a reason for nothing":            {"edit", `{"path":"a","old_string":"b","new_string":"c","justification":"b"}`, "only taken together"},
+		"too deep":                        {"read", strings.Repeat(`{"path":`, 20) + "1" + strings.Repeat("}", 20), "nested deeper"},
+		"too long":                        {"write", `{"path":"` + strings.Repeat("a", MaxArguments), "at most 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Decode(tc.tool, []byte(tc.in))
@@ -74,16 +82,20 @@ func TestDecodeRefuses(t *testing.T) {
 
 // The schemas are in every request: their bytes may only change on purpose.
 func TestSchemasArePinned(t *testing.T) {
+	const wish = `"sandbox_permissions":{"type":"string","description":"leave this out, unless the result of this exact call said that it may be made once more with it: the sandbox mode that this one call needs","enum":["workspace-write","danger-full-access"]},` +
+		`"justification":{"type":"string","description":"only with sandbox_permissions: why this one call needs it, for the person who decides"}`
 	want := map[string]string{
 		"read": `{"type":"object","properties":{"path":{"type":"string","description":"the file, absolute or relative to the workspace"},` +
 			`"offset":{"type":"integer","description":"the first line wanted, counted from 1"},"limit":{"type":"integer","description":"how many lines at most"}},` +
 			`"required":["path"],"additionalProperties":false}`,
 		"write": `{"type":"object","properties":{"path":{"type":"string","description":"the file, absolute or relative to the workspace"},` +
-			`"content":{"type":"string","description":"the whole new content of the file"}},"required":["path","content"],"additionalProperties":false}`,
+			`"content":{"type":"string","description":"the whole new content of the file"},` +
+			wish + `},"required":["path","content"],"additionalProperties":false}`,
 		"edit": `{"type":"object","properties":{"path":{"type":"string","description":"the file, absolute or relative to the workspace"},` +
 			`"old_string":{"type":"string","description":"the text to replace, exactly as it stands in the file; it must occur once, unless replace_all is set"},` +
 			`"new_string":{"type":"string","description":"the text to put in its place"},` +
-			`"replace_all":{"type":"boolean","description":"replace every occurrence"}},"required":["path","old_string","new_string"],"additionalProperties":false}`,
+			`"replace_all":{"type":"boolean","description":"replace every occurrence"},` +
+			wish + `},"required":["path","old_string","new_string"],"additionalProperties":false}`,
 		"glob": `{"type":"object","properties":{"pattern":{"type":"string","description":"such as *.go or cmd/**/main.go: * and ? stay within a name, ** stands for any number of directories"},` +
 			`"path":{"type":"string","description":"the directory to look in, absolute or relative to the workspace; the workspace if not given"}},` +
 			`"required":["pattern"],"additionalProperties":false}`,
@@ -93,7 +105,8 @@ func TestSchemasArePinned(t *testing.T) {
 			`"ignore_case":{"type":"boolean","description":"take upper and lower case as the same"}},"required":["pattern"],"additionalProperties":false}`,
 		"bash": `{"type":"object","properties":{"command":{"type":"string","description":"the command line for bash -c"},` +
 			`"cwd":{"type":"string","description":"the directory to run it in, absolute or relative to the workspace; the workspace if not given"},` +
-			`"timeout_seconds":{"type":"integer","description":"when to stop it, in seconds; 120 if not given, 600 at most"}},` +
+			`"timeout_seconds":{"type":"integer","description":"when to stop it, in seconds; 120 if not given, 600 at most"},` +
+			wish + `},` +
 			`"required":["command"],"additionalProperties":false}`,
 	}
 	got := map[string]string{}
@@ -117,6 +130,7 @@ func TestCanonicalRefuses(t *testing.T) {
 		"something behind it":   `{"path":"a"} `,
 		"a bad value":           `{"path":"a","limit":-1}`,
 		"nothing":               ``,
+		"a reason for nothing":  `{"path":"a","justification":"b"}`,
 	} {
 		if c, err := Canonical("read", []byte(in)); err == nil {
 			t.Errorf("%s: %+v", name, c)

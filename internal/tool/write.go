@@ -11,6 +11,7 @@ import (
 type Write struct {
 	Path    string `json:"path" jsonschema:"the file, absolute or relative to the workspace"`
 	Content string `json:"content" jsonschema:"the whole new content of the file"`
+	escalation
 }
 
 var writeTool = define[Write]("write",

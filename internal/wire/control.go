@@ -98,6 +98,9 @@ type Start struct {
 	// Version is that of the file as the model knows it, or tool.AnyVersion where it does not: an edit of
 	// another one is refused, and the tool tells which version there is now. Empty: nobody asks.
 	Version string `json:"version,omitempty"`
+	// Granted lets this one call have a wider mode than the bound: a person said so. It runs
+	// alone in its container, which is swept when it ends.
+	Granted bool `json:"granted,omitempty"`
 }
 
 // Limits bound one call. A zero means the supervisor's own maximum.

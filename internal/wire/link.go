@@ -39,7 +39,10 @@ type Desired struct {
 	// LeaseSeconds is how long after the last request the agent may go on; 0 is for ever.
 	LeaseSeconds int64     `json:"leaseSeconds,omitempty"`
 	Messages     []Message `json:"messages,omitempty"` // the undelivered ones, in order of delivery
-	Stop         bool      `json:"stop,omitempty"`     // finish the log and end
+	// Decisions are what people said to the approvals that the agent shows. One that is for
+	// nothing that is open changes nothing.
+	Decisions []Decision `json:"decisions,omitempty"`
+	Stop      bool       `json:"stop,omitempty"` // finish the log and end
 }
 
 // Config is what the loop needs of session and class. The agent takes it into the
@@ -59,6 +62,8 @@ type Config struct {
 	// GraceSeconds is how long what a narrowing ends may take to end by itself, at most
 	// MaxGraceSeconds. It may change while the session runs.
 	GraceSeconds int64 `json:"graceSeconds,omitempty"`
+	// ApprovalTimeoutSeconds is how long a request waits for a person; 0 is DefaultApprovalTimeout.
+	ApprovalTimeoutSeconds int64 `json:"approvalTimeoutSeconds,omitempty"`
 
 	// RuntimeContext is fixed for a session. Empty is Enabled.
 	RuntimeContext RuntimeContext `json:"runtimeContext,omitempty"`
@@ -110,6 +115,43 @@ type Message struct {
 	Interrupt bool      `json:"interrupt,omitempty"` // cancels the turn that runs when it comes
 }
 
+// DefaultApprovalTimeout is how long a request waits for a person where nobody said.
+const DefaultApprovalTimeout = 30 * time.Minute
+
+// Decision is what a person said to one request. It counts for the request with both its call
+// and its digest, once, and only until the request's end.
+type Decision struct {
+	CallID   string `json:"callID"`
+	Digest   string `json:"digest"` // of the Approval that was decided
+	Decision Answer `json:"decision"`
+	By       string `json:"by,omitempty"`     // who decided
+	Reason   string `json:"reason,omitempty"` // for the model to read
+}
+
+// Answer is what can be said to a request.
+type Answer string
+
+const (
+	Approved Answer = "Approved" // the call runs, once
+	Denied   Answer = "Denied"
+)
+
+// Approval is a call that waits for a person. Silence until it expires is a denial.
+type Approval struct {
+	CallID        string      `json:"callID"`
+	Seq           uint64      `json:"seq"` // of approval/requested
+	PolicySeq     uint64      `json:"policySeq"`
+	Tool          string      `json:"tool"`
+	Mode          policy.Mode `json:"mode"` // that the call asks for
+	Preview       string      `json:"preview"`
+	Digest        string      `json:"digest"`
+	Justification string      `json:"justification"` // the model's words, nobody else's
+	ExpiresAt     time.Time   `json:"expiresAt"`
+}
+
+// MaxApprovals is how many approvals and decisions are told at most.
+const MaxApprovals = 16
+
 // Observed is what an agent says of itself. The controller takes it as untrusted.
 type Observed struct {
 	Wire        int      `json:"wire"`
@@ -128,6 +170,7 @@ type Observed struct {
 	Usage      Usage           `json:"usage"`
 	Log        LogHead         `json:"log"`
 	Messages   []MessageStatus `json:"messages,omitempty"`
+	Approvals  []Approval      `json:"approvals,omitempty"` // that wait for a person
 	Problems   []Problem       `json:"problems,omitempty"`
 }
 
@@ -170,7 +213,9 @@ type State string
 const (
 	Idle   State = "Idle"
 	InTurn State = "InTurn"
-	Paused State = "Paused" // no step starts: no policy yet, a container missing, a problem
+	// WaitingForApproval is a turn that goes on when a person has decided, or too late.
+	WaitingForApproval State = "WaitingForApproval"
+	Paused             State = "Paused" // no step starts: no policy yet, a container missing, a problem
 )
 
 // Usage counts tokens in disjoint buckets.

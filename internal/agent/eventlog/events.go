@@ -192,6 +192,8 @@ type ToolStart struct {
 	Epoch   uint64 `json:"epoch"`
 	// Profile is what the call runs under, unparsed.
 	Profile json.RawMessage `json:"profile"`
+	// Grant is the ID of the ApprovalRequested whose grant replaces the mode for this call.
+	Grant string `json:"grant,omitempty"`
 }
 
 // The outcomes of a ToolResult. An empty outcome means that the tool answered.

@@ -35,7 +35,7 @@ type LeaseRenewed struct {
 }
 
 // ApprovalRequested says that a call waits for a person. It stays open under its ID
-// over restarts.
+// over restarts. It is committed before anybody can see it.
 type ApprovalRequested struct {
 	ID     string `json:"id"`
 	CallID string `json:"callID"`
@@ -46,16 +46,24 @@ type ApprovalRequested struct {
 	Profile json.RawMessage `json:"profile,omitempty"`
 	// ExpiresAt is when silence becomes a denial.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// PolicySeq is the policy that stood when it was asked.
+	PolicySeq uint64 `json:"policySeq,omitempty"`
+	Tool      string `json:"tool,omitempty"`
+	// Preview shows all of what would run, and Digest is what a decision holds for.
+	Preview string `json:"preview,omitempty"`
+	Digest  string `json:"digest,omitempty"`
 }
 
 // The decisions of an ApprovalDecided.
 const (
-	DecisionGranted = "granted"
-	DecisionDenied  = "denied"
-	DecisionExpired = "expired" // nobody answered in time
+	DecisionGranted   = "granted"
+	DecisionDenied    = "denied"
+	DecisionExpired   = "expired"   // nobody answered in time, or the grant was not used in time
+	DecisionWithdrawn = "withdrawn" // the policy changed, or the turn or the session ended
 )
 
-// ApprovalDecided ends an ApprovalRequested.
+// ApprovalDecided ends an ApprovalRequested. A grant can still expire or be withdrawn, as
+// long as it is not used.
 type ApprovalDecided struct {
 	ID       string `json:"id"`
 	Decision string `json:"decision"`

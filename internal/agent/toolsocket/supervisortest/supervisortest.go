@@ -206,7 +206,11 @@ func (r *running) say(f wire.Frame) {
 }
 
 func (r *running) start(ctx context.Context, start wire.Start) {
-	if start.Epoch != r.epoch || !start.Profile.Within(r.bound) {
+	bound := r.bound
+	if start.Granted {
+		bound.Mode = max(bound.Mode, start.Profile.Mode)
+	}
+	if start.Epoch != r.epoch || !start.Profile.Within(bound) {
 		r.say(wire.Frame{Exited: &wire.Exited{Call: start.Call, Cause: wire.Refused, Detail: "stale epoch or wider than the bound"}})
 		return
 	}
