@@ -21,6 +21,7 @@ const (
 	maxProblems   = 8
 	maxContainers = 4
 	maxLayers     = 16
+	maxShown      = 16 << 10 // bytes of a preview or a justification
 )
 
 // bound cuts everything in an observed state to what a status can hold.
@@ -44,6 +45,14 @@ func bound(o *wire.Observed) {
 		m.Sequence, m.Turn = count(m.Sequence), count(m.Turn)
 		m.Reply = truncate(m.Reply, wire.MaxReply)
 		m.Reason = cut(m.Reason, maxName)
+	}
+	// What would have to be cut is not shown at all: a person decides on the whole of it.
+	o.Approvals = first(slices.DeleteFunc(o.Approvals, func(a wire.Approval) bool {
+		return len(a.Preview)+len(a.Justification) > maxShown || len(a.CallID) > maxName || len(a.Digest) > maxName || len(a.Tool) > maxName
+	}), wire.MaxApprovals)
+	for i := range o.Approvals {
+		a := &o.Approvals[i]
+		a.Seq, a.PolicySeq = count(a.Seq), count(a.PolicySeq)
 	}
 	if o.Applied != nil {
 		o.Applied.Digest = policy.Digest(cut(string(o.Applied.Digest), maxName))

@@ -40,7 +40,7 @@ type fold struct {
 	files files // as the model knows them
 
 	asked *question // the newest request to a person
-	asks  int    // how many there were
+	asks  int       // how many there were
 
 	measured measure // of the newest request that has an answer
 

@@ -169,3 +169,26 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// What a person can grant, and what a change of policy does to what was asked of one.
+func TestGrantsStayWithinThePolicy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := anyPolicy().Draw(t, "a"), anyPolicy().Draw(t, "b")
+		w := a.Widest()
+		if !a.Profile().Within(w) || w.Network != a.Network || w.Mode > max(a.Mode, a.Ceiling.Mode) {
+			t.Fatalf("under %+v a call may have %+v", a, w)
+		}
+		if a.Approval == ApprovalNever && w != a.Profile() {
+			t.Fatalf("nobody may be asked under %+v, and yet a call may have %+v", a, w)
+		}
+		if Withdraws(a, a) {
+			t.Fatal("no change ends a request")
+		}
+		if Narrows(a, b) && !Withdraws(a, b) {
+			t.Fatalf("a narrowing leaves a request open: %+v %+v", a, b)
+		}
+		if !Withdraws(a, b) && (a.Profile() != b.Profile() || !w.Within(b.Widest())) {
+			t.Fatalf("what was asked under %+v could not be asked under %+v", a, b)
+		}
+	})
+}

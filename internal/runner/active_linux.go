@@ -68,8 +68,8 @@ func (c *active) perform() *wire.Exited {
 	}()
 	end, err := r.Wait()
 	c.concludes(err)
-	if err == nil && (end.Left || c.start.Granted) {
-		end.Processes += c.session.sweepLeft() // after a grant nothing is left to trust that init saw it all
+	if err == nil && (end.Left || c.start.Granted) { // a grant ends with its call, whatever that may have left
+		end.Processes += c.session.sweepLeft()
 	}
 	// Only now can nothing more be written: what is in the pipe is all there is.
 	_ = r.Output.SetReadDeadline(time.Unix(1, 0))

@@ -52,9 +52,10 @@ var later = []payload{
 	{TypeRetry, Retry{Turn: 1, Step: 1, Attempt: 1, Reason: "ModelRateLimited", Message: "slow down", DelayMillis: 500}},
 	{TypeLeaseExpired, LeaseExpired{Epoch: 2, Killed: 1}},
 	{TypeLeaseRenewed, LeaseRenewed{Epoch: 3}},
-	{TypeApprovalRequested, ApprovalRequested{ID: "a1", CallID: "1.1.1", Permissions: "workspace-write", Justification: "to fix it", Profile: json.RawMessage(`{"mode":"workspace-write"}`), ExpiresAt: time.Date(2026, 1, 2, 3, 14, 0, 0, time.UTC)}},
+	{TypeApprovalRequested, ApprovalRequested{ID: "a1", CallID: "1.1.1", Permissions: "workspace-write", Justification: "to fix it", Profile: json.RawMessage(`{"mode":"workspace-write"}`), ExpiresAt: time.Date(2026, 1, 2, 3, 14, 0, 0, time.UTC), PolicySeq: 3, Tool: "bash", Preview: "run\n| ls\n", Digest: "d1"}},
 	{TypeApprovalDecided, ApprovalDecided{ID: "a1", Decision: DecisionGranted, By: "ann", Message: "once"}},
 	{TypeGrantUsed, GrantUsed{ID: "a1", CallID: "1.1.1", Epoch: 3, Profile: json.RawMessage(`{"mode":"workspace-write"}`)}},
+	{TypeToolStart, ToolStart{CallID: "1.1.1", PolicySeq: 3, ToldSeq: 3, Epoch: 3, Profile: json.RawMessage(`{"mode":"workspace-write"}`), Grant: "a1"}},
 	{TypeCompaction, Compaction{UpTo: 7, Summary: "so far", Cut: []string{"1.1.1"}, Cause: "window", Usage: Usage{Input: 9, Output: 3}}},
 }
 

@@ -100,7 +100,7 @@ var summaries = map[Type]func(Event) (line, block string, err error){
 	}),
 	TypeLeaseRenewed: summary(func(d LeaseRenewed) (string, string) { return fmt.Sprintf("epoch %d", d.Epoch), "" }),
 	TypeApprovalRequested: summary(func(d ApprovalRequested) (string, string) {
-		return fmt.Sprintf("%s for %s: %s", d.ID, d.CallID, d.Permissions), d.Justification
+		return fmt.Sprintf("%s for %s: %s", d.ID, d.CallID, d.Permissions), strings.TrimPrefix(d.Justification+"\n"+d.Preview, "\n")
 	}),
 	TypeApprovalDecided: summary(func(d ApprovalDecided) (string, string) {
 		return d.ID + " " + d.Decision + from(d.By), d.Message
