@@ -51,8 +51,8 @@ soak: kube-binaries ## Repeat what must never fail: 1,000 narrowings under load,
 e2e: cluster images $(HELM) ## Test on a real cluster
 	$(ENV) $(E2E) $(or $(RUN),-skip '^$(IN_A_SESSION)$$') ./test/e2e/...
 
-bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do; writes bench/results.json
-	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json --context='$(CONTEXT)' $(AUDIT_LOG)
+bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do; writes bench/results.json (BENCH='-only switch' for a part)
+	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json --context='$(CONTEXT)' $(AUDIT_LOG) $(BENCH)
 
 scale: kube-binaries ## Run the operator with 5,000 sessions and print what they cost it; SCALE='-sessions 500 -idle 20s' for less
 	@$(ENV) go run ./bench/scale $(SCALE)

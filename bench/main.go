@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -54,16 +55,17 @@ func main() {
 	flag.StringVar(&b.setup.Tag, "tag", "", "tag of the images")
 	flag.StringVar(&b.auditLog, "audit-log", "", "the apiserver's audit log; without it writes are not counted")
 	flag.DurationVar(&b.idle, "idle", 2*time.Minute, "for how long an unchanged world is watched")
+	only := flag.String("only", "", "measure only the parts whose name contains this, and write no file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := b.run(ctx, *out); err != nil {
+	if err := b.run(ctx, *out, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func (b *bench) run(ctx context.Context, out string) (err error) {
+func (b *bench) run(ctx context.Context, out, only string) (err error) {
 	if b.api, err = b.Client(); err != nil {
 		return err
 	}
@@ -86,12 +88,18 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 		{"prompt tokens that a switch leaves uncached", b.tokens},
 		{"writes to the apiserver", b.writes},
 	} {
+		if !strings.Contains(part.name, only) {
+			continue
+		}
 		fmt.Fprintln(os.Stderr, "measuring", part.name)
 		if err := part.measure(ctx); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
 	b.print()
+	if only != "" {
+		return nil
+	}
 	text, err := json.MarshalIndent(b.rows, "", "  ")
 	if err != nil {
 		return err
