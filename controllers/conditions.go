@@ -120,6 +120,9 @@ func runnerReadyOf(w *world, completed, suspended verdict) verdict {
 		return no(v1alpha1.ReasonPodPending, "The source of the workspace is being fetched.")
 	case !w.podUp():
 		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
+	case w.stranger:
+		return no(v1alpha1.ReasonAuthorityUnknown, "The pod was started with a certificate authority that the operator does not have any more, so neither believes the other: delete the pod %s. %s",
+			w.pod.Name, w.whatDeletionCosts())
 	case o.Unreachable && nodeLost(w.pod):
 		return no(v1alpha1.ReasonNodeLost, "The node %s does not report and the agent does not answer: %s", w.pod.Spec.NodeName, o.Trouble)
 	case o.Unreachable:
@@ -137,6 +140,13 @@ func runnerReadyOf(w *world, completed, suspended verdict) verdict {
 		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
 	}
 	return yes(v1alpha1.ReasonRunnerReady, "All containers run and the agent answers.")
+}
+
+func (w *world) whatDeletionCosts() string {
+	if w.persistent() {
+		return "The session goes on in the next one."
+	}
+	return "The session ends with it: its log is in an EmptyDir."
 }
 
 // unheard reports whether the agent has not answered this process yet and is not
@@ -319,6 +329,7 @@ var needsSomebody = map[string]bool{
 	v1alpha1.ReasonNameTaken:            true,
 	v1alpha1.ReasonStorageNotPersistent: true,
 	v1alpha1.ReasonPodRejected:          true,
+	v1alpha1.ReasonAuthorityUnknown:     true,
 	v1alpha1.ReasonSourceFailed:         true,
 	v1alpha1.ReasonModelKeyMissing:      true,
 	v1alpha1.ReasonLogRolledBack:        true,

@@ -43,6 +43,11 @@ func (r *SessionReconciler) setDesired(ctx context.Context, w *world) outcome {
 		return outcome{}
 	}
 	e := endpointOf(w)
+	if w.stranger = !r.Authority.Known(e.Authority); w.stranger {
+		w.observation = r.Links.Last(e)
+		w.observation.Unreachable, w.observation.Trouble = true, "it believes a certificate authority that the operator does not have"
+		return outcome{}
+	}
 	if w.policy == nil {
 		w.observation = r.Links.Last(e) // nothing new can be said; what is known stays known
 		return outcome{}
@@ -89,6 +94,7 @@ func endpointOf(w *world) link.Endpoint {
 		Session:     nameOf(w.session),
 		SessionUID:  string(w.session.UID),
 		Incarnation: incarnationOf(w.pod),
+		Authority:   authorityOf(w.pod),
 		PodUID:      string(w.pod.UID),
 		Address:     net.JoinHostPort(w.pod.Status.PodIP, strconv.Itoa(wire.Port)),
 		Pulse:       pulseOf(w.pod),

@@ -170,10 +170,11 @@ func (m *machine) restart(fresh bool) {
 
 type testAuthority struct{}
 
-func (testAuthority) Agent(string, string) (map[string][]byte, error) {
+func (testAuthority) Agent(string, string, string) (map[string][]byte, error) {
 	return map[string][]byte{}, nil
 }
-func (testAuthority) Hash() string { return "00" }
+func (testAuthority) Hash() string      { return "00" }
+func (testAuthority) Known(string) bool { return true }
 
 // Eventf counts events: they tell of a status that was written, or of a session that was deleted.
 func (m *machine) Eventf(o runtime.Object, _ runtime.Object, _, reason, _, _ string, _ ...any) {

@@ -20,14 +20,18 @@ type memory struct {
 }
 
 type remembered struct {
-	uid         types.UID
-	written     *v1alpha1.AgentSession // what was written last, until the cache has it
-	at          time.Time              // when
-	aimed       int64                  // the newest generation that is to be applied
-	since       time.Time              // when it was seen first
-	taken       time.Time              // when a reconcile began with it
-	incarnation string                 // of the link Secret that was created for a pod which is not
+	uid     types.UID
+	written *v1alpha1.AgentSession // what was written last, until the cache has it
+	at      time.Time              // when
+	aimed   int64                  // the newest generation that is to be applied
+	since   time.Time              // when it was seen first
+	taken   time.Time              // when a reconcile began with it
+	spare   incarnation            // whose link Secret was created and whose pod was not
+	linked  string                 // incarnation of the pod that was seen last, whose link Secret is to go with it
 }
+
+// incarnation is one pod of a session, and the root that signed its link Secret.
+type incarnation struct{ name, authority string }
 
 // newest returns what this process wrote itself where the cache is still behind it.
 func (m *memory) newest(cached *v1alpha1.AgentSession) *v1alpha1.AgentSession {
@@ -110,18 +114,33 @@ func (m *memory) lastWrite(s *v1alpha1.AgentSession) time.Time {
 	return m.ofLocked(s).at
 }
 
-func (m *memory) incarnation(s *v1alpha1.AgentSession) string {
+func (m *memory) spare(s *v1alpha1.AgentSession) incarnation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ofLocked(s).incarnation
+	return m.ofLocked(s).spare
 }
 
-func (m *memory) setIncarnation(s *v1alpha1.AgentSession, incarnation string) {
+func (m *memory) setSpare(s *v1alpha1.AgentSession, i incarnation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.ofLocked(s)
-	r.incarnation = incarnation
+	r.spare = i
 	m.putLocked(s, r)
+}
+
+func (m *memory) linked(s *v1alpha1.AgentSession) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ofLocked(s).linked
+}
+
+func (m *memory) setLinked(s *v1alpha1.AgentSession, incarnation string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.ofLocked(s); r.linked != incarnation {
+		r.linked = incarnation
+		m.putLocked(s, r)
+	}
 }
 
 func (m *memory) forget(name types.NamespacedName) {

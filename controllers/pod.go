@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"context"
-	"crypto/rand"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -21,7 +21,6 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=create;delete
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;delete
 // +kubebuilder:rbac:groups=agentsession.dev,resources=agentsessions/finalizers,verbs=update
 
 // podPlan is what to do about the pod.
@@ -70,6 +69,7 @@ func planPod(w *world) (podPlan, time.Duration) {
 }
 
 func (r *SessionReconciler) ensurePod(ctx context.Context, w *world) outcome {
+	gone := r.followPod(ctx, w)
 	plan, after := planPod(w)
 	if plan == createPod || plan == removePod && w.volumeWent() {
 		if current, out := r.isCurrent(ctx, w); !current {
@@ -78,11 +78,11 @@ func (r *SessionReconciler) ensurePod(ctx context.Context, w *world) outcome {
 	}
 	switch plan {
 	case createPod:
-		return r.createPod(ctx, w)
+		return gone.and(r.createPod(ctx, w))
 	case removePod:
-		return r.removePod(ctx, w)
+		return gone.and(r.removePod(ctx, w))
 	default:
-		return outcome{after: after}
+		return gone.and(outcome{after: after})
 	}
 }
 
@@ -109,11 +109,7 @@ func (r *SessionReconciler) removePod(ctx context.Context, w *world, how ...clie
 	}
 	w.pod = w.pod.DeepCopy()
 	w.pod.DeletionTimestamp = new(metav1.NewTime(w.now))
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: w.session.Namespace, Name: podspec.LinkSecretName(w.session, incarnationOf(w.pod)),
-	}}
-	err = client.IgnoreNotFound(r.Client.Delete(ctx, secret))
-	return broke(err, "deleting link Secret %s", secret.Name)
+	return r.dropLinkSecret(ctx, w)
 }
 
 // createPod creates the link Secret, then the pod that mounts it. The name of the pod
@@ -122,16 +118,9 @@ func (r *SessionReconciler) createPod(ctx context.Context, w *world) outcome {
 	if ready, out := r.ensureClaim(ctx, w); !ready {
 		return out
 	}
-	in := podspec.Input{
-		Session: w.session, Class: w.class, AgentImage: r.AgentImage,
-		Incarnation: r.memory.incarnation(w.session), CAHash: r.Authority.Hash(),
-	}
-	if in.Incarnation == "" {
-		in.Incarnation = strings.ToLower(rand.Text()[:10])
-		if err := r.createLinkSecret(ctx, in); err != nil {
-			return w.rejected(err, "link Secret")
-		}
-		r.memory.setIncarnation(w.session, in.Incarnation)
+	in := podspec.Input{Session: w.session, Class: w.class, AgentImage: r.AgentImage, CAHash: r.Authority.Hash()}
+	if ready, out := r.ensureLinkSecret(ctx, w, &in); !ready {
+		return out
 	}
 	pod, err := podspec.Typed[corev1.Pod](podspec.Pod(in))
 	if err != nil {
@@ -140,26 +129,34 @@ func (r *SessionReconciler) createPod(ctx context.Context, w *world) outcome {
 	log.FromContext(ctx).Info("Creating runner pod", "pod", klog.KObj(pod), "policyDigest", w.policy.document.Digest.Short())
 	err = r.Client.Create(ctx, pod)
 	if apierrors.IsAlreadyExists(err) {
-		return outcome{after: time.Second}
+		return r.overtaken(ctx, w, in)
 	}
 	if err != nil {
 		return w.rejected(err, "pod")
 	}
-	r.memory.setIncarnation(w.session, "")
+	r.memory.setSpare(w.session, incarnation{})
 	w.pod = pod
 	return outcome{}
 }
 
-func (r *SessionReconciler) createLinkSecret(ctx context.Context, in podspec.Input) error {
-	files, err := r.Authority.Agent(string(in.Session.UID), in.Incarnation)
+// overtaken finds out whose pod there is although none was seen: the one that was to be
+// created, by a request whose answer was lost; or that of another controller.
+func (r *SessionReconciler) overtaken(ctx context.Context, w *world, in podspec.Input) outcome {
+	var p corev1.Pod
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: w.session.Namespace, Name: podspec.PodName(w.session)}, &p)
 	if err != nil {
-		return err
+		return broke(err, "reading the pod that there is already")
 	}
-	secret, err := podspec.Typed[corev1.Secret](podspec.LinkSecret(in, files))
-	if err != nil {
-		return err
+	if metav1.IsControlledBy(&p, w.session) && incarnationOf(&p) == in.Incarnation {
+		r.memory.setSpare(w.session, incarnation{})
+		w.pod = &p
+		return outcome{}
 	}
-	return r.Client.Create(ctx, secret)
+	out := r.deleteLinkSecret(ctx, w, in.Incarnation)
+	if out.err == nil {
+		r.memory.setSpare(w.session, incarnation{})
+	}
+	return out.and(outcome{after: 200 * time.Millisecond})
 }
 
 // rejected tells what the apiserver will refuse again until somebody changes
@@ -183,12 +180,17 @@ func agentContainer(p *corev1.Pod) *corev1.Container {
 
 // incarnationOf reads which pod of the session it is from what its agent was started
 // with: that cannot be edited, a label can.
-func incarnationOf(p *corev1.Pod) string {
+func incarnationOf(p *corev1.Pod) string { return agentFlag(p, "--incarnation") }
+
+// authorityOf reads in the same way which root the agent believes.
+func authorityOf(p *corev1.Pod) string { return agentFlag(p, "--ca-hash") }
+
+func agentFlag(p *corev1.Pod, flag string) string {
 	c := agentContainer(p)
 	if c == nil {
 		return ""
 	}
-	i := slices.Index(c.Args, "--incarnation")
+	i := slices.Index(c.Args, flag)
 	if i < 0 || i+1 >= len(c.Args) {
 		return ""
 	}

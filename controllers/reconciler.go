@@ -21,8 +21,11 @@ import (
 
 // Authority signs what agents identify themselves with.
 type Authority interface {
-	Agent(sessionUID, incarnation string) (files map[string][]byte, err error)
+	// Hash names the root that signs for new pods, see wire.CAHash.
 	Hash() string
+	// Known reports whether the operator can speak with an agent that believes a root.
+	Known(hash string) bool
+	Agent(hash, sessionUID, incarnation string) (files map[string][]byte, err error)
 }
 
 // Links reach the agents. They never dial in their caller.

@@ -49,6 +49,7 @@ type world struct {
 	refused     *refusal         // why the spec is not accepted
 	podRefused  *refusal         // why there is no pod
 	observation link.Observation // of the agent
+	stranger    bool             // the agent believes another operator
 }
 
 func (r *SessionReconciler) observe(ctx context.Context, name types.NamespacedName) (*world, error) {

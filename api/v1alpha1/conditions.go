@@ -87,6 +87,9 @@ const (
 	ReasonSourceUnavailable = "SourceUnavailable"
 	// ReasonRunnerUnreachable is set when the agent does not answer the operator.
 	ReasonRunnerUnreachable = "RunnerUnreachable"
+	// ReasonAuthorityUnknown is set when the pod was started with a certificate authority that
+	// the operator does not have, so that neither believes the other.
+	ReasonAuthorityUnknown = "AuthorityUnknown"
 	// ReasonNodeLost is set when the node does not report.
 	ReasonNodeLost = "NodeLost"
 	// ReasonToolsUnreachable is set when a tools container is not connected to the agent.

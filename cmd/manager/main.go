@@ -89,7 +89,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	ca, err := authority.Ensure(ctx, m.GetAPIReader(), m.GetClient(), o.namespace)
+	ca, err := authority.Ensure(ctx, m.GetAPIReader(), m.GetClient(), o.namespace, authority.Options{})
 	if err != nil {
 		return err
 	}
@@ -105,6 +105,12 @@ func run(ctx context.Context, o options) error {
 	r.Links = links
 	if err := controllers.RegisterHeld(links.Held); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
+	}
+	if err := m.Add(&authority.Keeper{
+		Authority: ca, Reader: m.GetAPIReader(), Writer: m.GetClient(), Namespace: o.namespace,
+		Elected: m.Elected(), InUse: r.AuthoritiesInUse, Changed: r.LookAgain,
+	}); err != nil {
+		return fmt.Errorf("adding the keeper of the certificate authority: %w", err)
 	}
 	if err := r.SetupWithManager(ctx, m); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)

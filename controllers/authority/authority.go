@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package authority is the operator's certificate authority: it decides who may
-// pass for an agent and who for the operator. It keeps one Secret in the
-// operator's namespace and knows nothing of sessions beyond their UIDs.
+// pass for an agent and who for the operator, and when another key takes over. It
+// keeps one Secret in the operator's namespace and knows nothing of sessions beyond
+// their UIDs.
 package authority
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,68 +24,93 @@ const (
 	clockSkew      = time.Hour // how far a node's clock may be behind the operator's
 )
 
-// Authority signs certificates for agents and for the operator itself.
+// Options are for tests: the zero value is what an operator uses.
+type Options struct {
+	// Lifetime is how long an authority is good for, and with it the certificates of the
+	// agents that it signed; Client how long the operator's own certificate is.
+	Lifetime, Client time.Duration
+	Now              func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	o.Lifetime, o.Client = cmp.Or(o.Lifetime, caLifetime), cmp.Or(o.Client, clientLifetime)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Authority signs certificates for agents and for the operator itself. Beside the root that
+// signs there may be the one before it, for the pods that were started with it.
 type Authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	now  func() time.Time
+	options Options
 
-	mu     sync.Mutex
-	client *tls.Certificate // the operator's own; never leaves this process
+	mu    sync.Mutex
+	roots []*root // the newest first
 }
 
-// generate makes a new authority and the two PEM files that keep it.
-func generate(now time.Time) (certPEM, keyPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("generating the key of the certificate authority: %w", err)
+// set replaces what is known and reports whether another root signs now.
+func (a *Authority) set(roots []*root) (changed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, r := range roots {
+		if have := a.rootLocked(r.hash); have != nil {
+			roots[i] = have // with its client certificate
+		}
 	}
-	template, err := template("agentsession operator", now, now.Add(caLifetime))
-	if err != nil {
-		return nil, nil, err
-	}
-	template.IsCA, template.BasicConstraintsValid = true, true
-	template.MaxPathLenZero = true
-	template.KeyUsage = x509.KeyUsageCertSign
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("signing the certificate authority: %w", err)
-	}
-	keyPEM, err = encodeKey(key)
-	return encodeCert(der), keyPEM, err
+	changed = len(a.roots) > 0 && a.roots[0].hash != roots[0].hash
+	a.roots = roots
+	return changed
 }
 
-// parse reads what generate wrote.
-func parse(certPEM, keyPEM []byte) (*Authority, error) {
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return nil, err
+func (a *Authority) rootLocked(hash string) *root {
+	i := slices.IndexFunc(a.roots, func(r *root) bool { return r.hash == hash })
+	if i < 0 {
+		return nil
 	}
-	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
-	switch {
-	case !ok:
-		return nil, fmt.Errorf("the key is %T, not ECDSA", pair.PrivateKey)
-	case !pair.Leaf.IsCA:
-		return nil, fmt.Errorf("the certificate is not that of an authority")
-	}
-	return &Authority{cert: pair.Leaf, key: key, now: time.Now}, nil
+	return a.roots[i]
 }
 
-// Hash is what a pod's spec says of this authority, see wire.CAHash.
-func (a *Authority) Hash() string { return wire.CAHash(a.cert.Raw) }
+func (a *Authority) root(hash string) (*root, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.rootLocked(hash); r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("the operator has no certificate authority with the hash %.8s", hash)
+}
 
-// Pool holds this authority alone.
-func (a *Authority) Pool() *x509.CertPool {
+// Hash is what the spec of a new pod says of this authority, see wire.CAHash.
+func (a *Authority) Hash() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.roots[0].hash
+}
+
+// Known reports whether a pod whose spec says hash can be spoken with.
+func (a *Authority) Known(hash string) bool {
+	r, err := a.root(hash)
+	return err == nil && a.options.Now().Before(r.cert.NotAfter)
+}
+
+// Pool holds the root with a hash alone; nobody where there is none.
+func (a *Authority) Pool(hash string) *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
+	if r, err := a.root(hash); err == nil {
+		pool.AddCert(r.cert)
+	}
 	return pool
 }
 
-// Agent makes the files of a link Secret: a certificate that is good for serving
-// as one incarnation of one session's agent and for nothing else. It lives as
-// long as the authority, because a pod cannot take up a new one while it runs.
-func (a *Authority) Agent(sessionUID, incarnation string) (map[string][]byte, error) {
-	der, key, err := a.issue(wire.ServerName(sessionUID, incarnation), x509.ExtKeyUsageServerAuth, a.cert.NotAfter)
+// Agent makes the files of a link Secret, signed by the root with a hash: a certificate that
+// is good for serving as one incarnation of one session's agent and for nothing else. It
+// lives as long as the root, because a pod cannot take up a new one while it runs.
+func (a *Authority) Agent(hash, sessionUID, incarnation string) (map[string][]byte, error) {
+	r, err := a.root(hash)
+	if err != nil {
+		return nil, err
+	}
+	der, key, err := r.issue(wire.ServerName(sessionUID, incarnation), x509.ExtKeyUsageServerAuth, a.options.Now(), r.cert.NotAfter)
 	if err != nil {
 		return nil, fmt.Errorf("signing the certificate of an agent: %w", err)
 	}
@@ -99,19 +121,28 @@ func (a *Authority) Agent(sessionUID, incarnation string) (map[string][]byte, er
 	return map[string][]byte{
 		wire.TLSCertFile: encodeCert(der),
 		wire.TLSKeyFile:  keyPEM,
-		wire.TLSCAFile:   encodeCert(a.cert.Raw),
+		wire.TLSCAFile:   encodeCert(r.cert.Raw),
 	}, nil
 }
 
-// Client returns the operator's own certificate, made anew in the last third of its life.
-func (a *Authority) Client() (*tls.Certificate, error) {
+// Client returns the operator's own certificate as the agents believe it that know the root
+// with a hash. It is made anew in the last third of its life.
+func (a *Authority) Client(hash string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.now()
-	if a.client != nil && now.Before(a.client.Leaf.NotAfter.Add(-clientLifetime/3)) {
-		return a.client, nil
+	r := a.rootLocked(hash)
+	if r == nil {
+		return nil, fmt.Errorf("the operator has no certificate authority with the hash %.8s", hash)
 	}
-	der, key, err := a.issue(wire.ClientName, x509.ExtKeyUsageClientAuth, now.Add(clientLifetime))
+	now := a.options.Now()
+	if r.client != nil && now.Before(r.client.Leaf.NotAfter.Add(-a.options.Client/3)) {
+		return r.client, nil
+	}
+	until := now.Add(a.options.Client)
+	if until.After(r.cert.NotAfter) {
+		until = r.cert.NotAfter
+	}
+	der, key, err := r.issue(wire.ClientName, x509.ExtKeyUsageClientAuth, now, until)
 	if err != nil {
 		return nil, fmt.Errorf("signing the operator's own certificate: %w", err)
 	}
@@ -119,48 +150,6 @@ func (a *Authority) Client() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the operator's own certificate: %w", err)
 	}
-	a.client = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
-	return a.client, nil
-}
-
-func (a *Authority) issue(name string, usage x509.ExtKeyUsage, until time.Time) ([]byte, *ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("generating a key: %w", err)
-	}
-	// The name stands in the SAN alone: a subject holds 64 characters at most.
-	template, err := template("", a.now(), until)
-	if err != nil {
-		return nil, nil, err
-	}
-	template.DNSNames = []string{name}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	return der, key, err
-}
-
-func template(commonName string, now, until time.Time) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("choosing a serial number: %w", err)
-	}
-	return &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: commonName},
-		NotBefore:    now.Add(-clockSkew),
-		NotAfter:     until,
-	}, nil
-}
-
-func encodeCert(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+	r.client = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+	return r.client, nil
 }

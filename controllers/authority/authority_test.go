@@ -26,11 +26,8 @@ const (
 
 func newAuthority(t *testing.T) *Authority {
 	t.Helper()
-	cert, key, err := generate(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := parse(cert, key)
+	c := fake.NewClientBuilder().Build()
+	a, err := Ensure(t.Context(), c, c, "operator", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,15 +35,22 @@ func newAuthority(t *testing.T) *Authority {
 }
 
 // serve accepts one mTLS connection as the agent would and returns its address and the handshake's error.
-func serve(t *testing.T, a *Authority, files map[string][]byte) (string, <-chan error) {
+func serve(t *testing.T, _ *Authority, files map[string][]byte) (string, <-chan error) {
+	t.Helper()
+	return serveAt(t, files, time.Now)
+}
+
+func serveAt(t *testing.T, files map[string][]byte, now func() time.Time) (string, <-chan error) {
 	t.Helper()
 	pair, err := tls.X509KeyPair(files[wire.TLSCertFile], files[wire.TLSKeyFile])
 	if err != nil {
 		t.Fatal(err)
 	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(files[wire.TLSCAFile])
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.Pool(),
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, Time: now,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -69,22 +73,27 @@ func serve(t *testing.T, a *Authority, files map[string][]byte) (string, <-chan 
 
 func dial(t *testing.T, a *Authority, addr, name string, cert *tls.Certificate) error {
 	t.Helper()
+	return dialFor(t, a.Pool(a.Hash()), addr, name, cert, time.Now)
+}
+
+func dialFor(t *testing.T, pool *x509.CertPool, addr, name string, cert *tls.Certificate, now func() time.Time) error {
+	t.Helper()
 	raw, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.Pool(), ServerName: name, Certificates: []tls.Certificate{*cert}})
+	c := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: name, Certificates: []tls.Certificate{*cert}, Time: now})
 	defer c.Close()
 	return c.HandshakeContext(t.Context())
 }
 
 func TestBothSidesAcceptEachOther(t *testing.T) {
 	a := newAuthority(t)
-	files, err := a.Agent(sessionUID, incarnation)
+	files, err := a.Agent(a.Hash(), sessionUID, incarnation)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := a.Client()
+	own, err := a.Client(a.Hash())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +108,11 @@ func TestBothSidesAcceptEachOther(t *testing.T) {
 
 func TestTheAgentOfAnotherSessionIsRefused(t *testing.T) {
 	a := newAuthority(t)
-	files, err := a.Agent("1c9f6f0e-7d0a-4ae6-8a2f-6f6f1d1d0c11", incarnation)
+	files, err := a.Agent(a.Hash(), "1c9f6f0e-7d0a-4ae6-8a2f-6f6f1d1d0c11", incarnation)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, _ := a.Client()
+	own, _ := a.Client(a.Hash())
 	addr, _ := serve(t, a, files)
 	err = dial(t, a, addr, wire.ServerName(sessionUID, incarnation), own)
 	if err == nil || !strings.Contains(err.Error(), "not "+wire.ServerName(sessionUID, incarnation)) {
@@ -113,7 +122,7 @@ func TestTheAgentOfAnotherSessionIsRefused(t *testing.T) {
 
 func TestAnAgentCannotPassForTheOperator(t *testing.T) {
 	a := newAuthority(t)
-	files, err := a.Agent(sessionUID, incarnation)
+	files, err := a.Agent(a.Hash(), sessionUID, incarnation)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,30 +139,30 @@ func TestAnAgentCannotPassForTheOperator(t *testing.T) {
 
 func TestTheHashInThePodSpecIsThatOfTheMountedFile(t *testing.T) {
 	a := newAuthority(t)
-	files, err := a.Agent(sessionUID, incarnation)
+	files, err := a.Agent(a.Hash(), sessionUID, incarnation)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(files[wire.TLSCAFile]) || !pool.Equal(a.Pool()) {
+	if !pool.AppendCertsFromPEM(files[wire.TLSCAFile]) || !pool.Equal(a.Pool(a.Hash())) {
 		t.Fatalf("%s does not hold the authority", wire.TLSCAFile)
 	}
-	if got := wire.CAHash(a.cert.Raw); got != a.Hash() || len(got) != 64 {
+	if got := wire.CAHash(a.roots[0].cert.Raw); got != a.Hash() || len(got) != 64 {
 		t.Fatalf("Hash() = %q, want %q", a.Hash(), got)
 	}
 }
 
 func TestTheClientCertificateIsRenewedBeforeItEnds(t *testing.T) {
 	a := newAuthority(t)
-	first, err := a.Client()
+	first, err := a.Client(a.Hash())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := a.Client(); again != first {
+	if again, _ := a.Client(a.Hash()); again != first {
 		t.Error("a fresh certificate was made anew")
 	}
-	a.now = func() time.Time { return first.Leaf.NotAfter.Add(-time.Hour) }
-	second, err := a.Client()
+	a.options.Now = func() time.Time { return first.Leaf.NotAfter.Add(-time.Hour) }
+	second, err := a.Client(a.Hash())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +177,7 @@ func TestReplicasThatStartTogetherShareOneAuthority(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range hashes {
 		wg.Go(func() {
-			a, err := Ensure(t.Context(), c, c, "operator")
+			a, err := Ensure(t.Context(), c, c, "operator", Options{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -186,7 +195,7 @@ func TestReplicasThatStartTogetherShareOneAuthority(t *testing.T) {
 
 func TestABrokenSecretSaysWhatToDo(t *testing.T) {
 	c := fake.NewClientBuilder().WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "operator", Name: SecretName}}).Build()
-	_, err := Ensure(t.Context(), c, c, "operator")
+	_, err := Ensure(t.Context(), c, c, "operator", Options{})
 	if err == nil || !strings.Contains(err.Error(), "delete it and restart") {
 		t.Fatalf("Ensure() = %v, want what to do", err)
 	}

@@ -29,14 +29,14 @@ type crowd struct {
 func newCrowd(t *testing.T, n, keep int) *crowd {
 	t.Helper()
 	c := fake.NewClientBuilder().Build()
-	ca, err := authority.Ensure(t.Context(), c, c, "operator")
+	ca, err := authority.Ensure(t.Context(), c, c, "operator", authority.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &crowd{agents: map[string]*agenttest.Agent{}, woken: make(chan types.NamespacedName, 1000)}
 	for i := range n {
 		id := agenttest.Identity{SessionUID: fmt.Sprintf("uid-%d", i), Incarnation: incarnation, PodUID: fmt.Sprintf("pod-%d", i)}
-		files, err := ca.Agent(id.SessionUID, id.Incarnation)
+		files, err := ca.Agent(ca.Hash(), id.SessionUID, id.Incarnation)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func newCrowd(t *testing.T, n, keep int) *crowd {
 		b.agents[e.Address], b.ends = agenttest.Start(t, id, files), append(b.ends, e)
 	}
 	b.links = New(t.Context(), Options{
-		Credentials: ca, Keep: keep,
+		Credentials: sole{ca}, Keep: keep,
 		Wake: func(n types.NamespacedName) { b.woken <- n },
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, b.agents[address].Addr)

@@ -43,6 +43,7 @@ type Endpoint struct {
 	SessionUID  string
 	Incarnation string
 	PodUID      string
+	Authority   string // hash of the root that the agent believes
 	Address     string // host:port
 	// Pulse changes with whatever the kubelet says of the pod's containers. An agent at
 	// rest is looked at when it does.
@@ -72,8 +73,9 @@ type Observation struct {
 
 // Credentials are what the operator shows and whom it trusts.
 type Credentials interface {
-	Client() (*tls.Certificate, error)
-	Pool() *x509.CertPool
+	// Both are for an agent that believes the root with a hash.
+	Client(authority string) (*tls.Certificate, error)
+	Pool(authority string) *x509.CertPool
 }
 
 // Options configure Links.

@@ -36,17 +36,17 @@ type bench struct {
 func newBench(t *testing.T, id agenttest.Identity) *bench {
 	t.Helper()
 	c := fake.NewClientBuilder().Build()
-	ca, err := authority.Ensure(t.Context(), c, c, "operator")
+	ca, err := authority.Ensure(t.Context(), c, c, "operator", authority.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := ca.Agent(id.SessionUID, id.Incarnation)
+	files, err := ca.Agent(ca.Hash(), id.SessionUID, id.Incarnation)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{agent: agenttest.Start(t, id, files), woken: make(chan types.NamespacedName, 100), dials: make(chan string, 100)}
 	b.links = New(t.Context(), Options{
-		Credentials: ca,
+		Credentials: sole{ca},
 		Wake:        func(n types.NamespacedName) { b.woken <- n },
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			b.dials <- address
@@ -55,6 +55,12 @@ func newBench(t *testing.T, id agenttest.Identity) *bench {
 	})
 	return b
 }
+
+// sole are the credentials of an operator with one root, which every agent believes.
+type sole struct{ a *authority.Authority }
+
+func (s sole) Client(string) (*tls.Certificate, error) { return s.a.Client(s.a.Hash()) }
+func (s sole) Pool(string) *x509.CertPool              { return s.a.Pool(s.a.Hash()) }
 
 func whole() agenttest.Identity {
 	return agenttest.Identity{SessionUID: sessionUID, Incarnation: incarnation, PodUID: podUID}
@@ -246,8 +252,8 @@ func TestWhatAnAgentSaysIsBounded(t *testing.T) {
 
 type noCredentials struct{}
 
-func (noCredentials) Client() (*tls.Certificate, error) { return nil, fmt.Errorf("none") }
-func (noCredentials) Pool() *x509.CertPool              { return x509.NewCertPool() }
+func (noCredentials) Client(string) (*tls.Certificate, error) { return nil, fmt.Errorf("none") }
+func (noCredentials) Pool(string) *x509.CertPool              { return x509.NewCertPool() }
 
 func TestSetNeverDialsInItsCaller(t *testing.T) {
 	hanging := make(chan struct{})

@@ -50,9 +50,9 @@ func newPeer(e Endpoint, o Options) *peer {
 		TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13,
 			ServerName: wire.ServerName(e.SessionUID, e.Incarnation),
-			RootCAs:    o.Credentials.Pool(),
+			RootCAs:    o.Credentials.Pool(e.Authority),
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-				return o.Credentials.Client()
+				return o.Credentials.Client(e.Authority)
 			},
 		},
 		TLSHandshakeTimeout:    5 * time.Second,

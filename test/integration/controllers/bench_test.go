@@ -19,12 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/controllers"
+	"github.com/agentsession-dev/operator/controllers/authority"
 	"github.com/agentsession-dev/operator/controllers/link"
 	"github.com/agentsession-dev/operator/controllers/podspec"
 	"github.com/agentsession-dev/operator/test/integration/controllers/agenttest"
@@ -46,6 +48,8 @@ type bench struct {
 	r       *controllers.SessionReconciler
 	writes  atomic.Int64
 	written []string // what they were
+	ca      *authority.Authority
+	managed func(ctrl.Manager, *controllers.SessionReconciler) error // adds to a manager; nil adds nothing
 	woken   chan struct{}
 
 	mu    sync.Mutex
@@ -56,7 +60,7 @@ var namespaces atomic.Int64
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, woken: make(chan struct{}, 1000)}
+	b := &bench{t: t, ca: ca, woken: make(chan struct{}, 1000)}
 	b.name = types.NamespacedName{Namespace: fmt.Sprintf("ns-%d", namespaces.Add(1)), Name: "fix-build"}
 	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.name.Namespace}})
 	b.class = &v1alpha1.AgentSessionClass{ObjectMeta: metav1.ObjectMeta{Name: "class-" + b.name.Namespace}}
@@ -84,11 +88,11 @@ func (b *bench) restart() {
 		b.t.Fatal(err)
 	}
 	b.r = &controllers.SessionReconciler{
-		Client: b.counting(direct), Live: direct, Authority: ca, AgentImage: "agent:1",
+		Client: b.counting(direct), Live: direct, Authority: b.ca, AgentImage: "agent:1",
 		Recorder: events.NewFakeRecorder(1000), Now: time.Now,
 	}
 	b.r.Links = link.New(b.t.Context(), link.Options{
-		Credentials: ca,
+		Credentials: b.ca,
 		Wake:        func(types.NamespacedName) { b.woken <- struct{}{} },
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			b.mu.Lock()

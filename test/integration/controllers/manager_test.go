@@ -33,10 +33,10 @@ func (b *bench) serve() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &controllers.SessionReconciler{
-		Client: m.GetClient(), Live: m.GetAPIReader(), Authority: ca, AgentImage: "agent:1",
+		Client: m.GetClient(), Live: m.GetAPIReader(), Authority: b.ca, AgentImage: "agent:1",
 		Recorder: m.GetEventRecorder("agentsession-operator"), Now: time.Now,
 	}
-	r.Links = link.New(ctx, link.Options{Credentials: ca, Wake: r.Wake, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	r.Links = link.New(ctx, link.Options{Credentials: b.ca, Wake: r.Wake, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		b.mu.Lock()
 		agent := b.agent
 		b.mu.Unlock()
@@ -47,6 +47,11 @@ func (b *bench) serve() {
 	}})
 	if err := r.SetupWithManager(ctx, m); err != nil {
 		b.t.Fatal(err)
+	}
+	if b.managed != nil {
+		if err := b.managed(m, r); err != nil {
+			b.t.Fatal(err)
+		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()

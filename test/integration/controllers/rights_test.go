@@ -47,6 +47,6 @@ func setUp() error {
 	if err != nil {
 		return err
 	}
-	ca, err = authority.Ensure(ctx, c, c, own.Namespace)
+	ca, err = authority.Ensure(ctx, c, c, own.Namespace, authority.Options{})
 	return err
 }
