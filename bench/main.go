@@ -83,6 +83,7 @@ func (b *bench) run(ctx context.Context, out, only string) (err error) {
 		measure func(context.Context) error
 	}{
 		{"a confined call against plain fork and exec", b.call},
+		{"the memory of an agent", b.memory},
 		{"apply to Ready against a bare pod", b.start},
 		{"a switch against a downward-API file and a new pod", b.switches},
 		{"prompt tokens that a switch leaves uncached", b.tokens},

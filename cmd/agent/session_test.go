@@ -75,6 +75,7 @@ type pod struct {
 	cmd     *exec.Cmd
 	stdout  *os.File
 	desired wire.Desired
+	sent    int // messages
 	tools   map[string]*runnertest.Container
 }
 
@@ -197,7 +198,8 @@ func (p *pod) switchTo(m policy.Mode) wire.Observed {
 }
 
 func (p *pod) send(content string) (uid string) {
-	uid = fmt.Sprintf("m%d", len(p.desired.Messages)+1)
+	p.sent++
+	uid = fmt.Sprintf("m%d", p.sent)
 	p.desired.Messages = append(p.desired.Messages, wire.Message{UID: uid, Author: "alice", Content: content})
 	p.put()
 	return uid
