@@ -48,10 +48,10 @@ func (f findings) enforcement() wire.Enforcement {
 		e.Layers = append(e.Layers, "scopes")
 	}
 	if f.kernel.Seccomp {
-		e.Layers = append(e.Layers, "seccomp")
+		e.Layers = append(e.Layers, LayerSeccomp)
 	}
 	if f.readOnlyMount {
-		e.Layers = append(e.Layers, layerMount)
+		e.Layers = append(e.Layers, LayerMount)
 	}
 	e.Detail = f.detail()
 	return e
@@ -87,14 +87,18 @@ func (f findings) level() wire.Level {
 // inContainer is what a report is worth in a container: on the mount alone, read-only
 // needs the mount.
 func inContainer(e wire.Enforcement, container string) wire.Enforcement {
-	if e.Level == wire.LevelMount && container == wire.ToolsRO && !slices.Contains(e.Layers, layerMount) {
+	if e.Level == wire.LevelMount && container == wire.ToolsRO && !slices.Contains(e.Layers, LayerMount) {
 		e.Level = wire.LevelNone
 		e.Detail = "the workspace is not mounted read-only; " + e.Detail
 	}
 	return e
 }
 
-const layerMount = "read-only mount"
+// Layers that a report names.
+const (
+	LayerSeccomp = "seccomp"
+	LayerMount   = "read-only mount"
+)
 
 // detail says why the level is not Full.
 func (f findings) detail() string {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -93,6 +95,7 @@ type Options struct {
 	AgentTimeout  time.Duration
 	Command       []string      // instead of supervise
 	NoLandlock    syscall.Errno // what the kernel answers to the calls of Landlock; 0: as it is
+	NoSeccomp     bool          // the kernel does not know the call seccomp
 }
 
 // Start starts a container. It ends with the test at the latest.
@@ -128,8 +131,13 @@ func (p *Pod) Run(container string, o Options) (*Container, error) {
 	c.cmd.Stderr = c
 	c.cmd.Stdout = c
 	begin := c.cmd.Start
-	if o.NoLandlock != 0 {
-		begin = func() error { return startWithoutLandlock(c.cmd, o.NoLandlock) }
+	switch {
+	case o.NoLandlock != 0:
+		begin = func() error {
+			return startWithout(c.cmd, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_RESTRICT_SELF, o.NoLandlock)
+		}
+	case o.NoSeccomp:
+		begin = func() error { return startWithout(c.cmd, unix.SYS_SECCOMP, unix.SYS_SECCOMP, syscall.ENOSYS) }
 	}
 	if err := begin(); err != nil {
 		return nil, err

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startWithoutLandlock starts a command for which, and for whose children, the kernel
-// answers the calls of Landlock with an error, as one without it does.
-func startWithoutLandlock(cmd *exec.Cmd, answer syscall.Errno) error {
+// startWithout starts a command for which, and for whose children, the kernel answers a range of
+// calls with an error, as one that lacks them does.
+func startWithout(cmd *exec.Cmd, first, last uint32, answer syscall.Errno) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and end with it: the filter belongs to the thread, whose child inherits it
-		err := refuseLandlock(answer)
+		err := refuse(first, last, answer)
 		if err == nil {
 			err = cmd.Start()
 		}
@@ -28,11 +28,11 @@ func startWithoutLandlock(cmd *exec.Cmd, answer syscall.Errno) error {
 	return <-done
 }
 
-func refuseLandlock(answer syscall.Errno) error {
+func refuse(first, last uint32, answer syscall.Errno) error {
 	raw, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: 0, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: unix.SYS_LANDLOCK_CREATE_RULESET, SkipTrue: 2},
-		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.SYS_LANDLOCK_RESTRICT_SELF, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: first, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: last, SkipTrue: 1},
 		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(answer)}, //nolint:gosec // an errno
 		bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW},
 	})
@@ -45,7 +45,7 @@ func refuseLandlock(answer syscall.Errno) error {
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]} //nolint:gosec // five instructions
 	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
-		return fmt.Errorf("refusing Landlock: %w", errno)
+		return fmt.Errorf("refusing system calls: %w", errno)
 	}
 	return nil
 }
