@@ -28,6 +28,12 @@ func attempts(c eventlog.ModelCall) bool {
 	return !inspects(*arguments.Command)
 }
 
+// escalates reports whether a call asks for a wider mode.
+func escalates(c eventlog.ModelCall) bool {
+	d, err := tool.Decode(c.Name, []byte(c.Arguments))
+	return err == nil && d.Wants != nil
+}
+
 // readers are commands that modify nothing, whatever their arguments are.
 var readers = strings.Fields("[ basename cat cd cmp cut date df diff dirname du echo egrep false fgrep file getent grep groups head hostname id " +
 	"less locale ls lsblk md5sum more mount nl od pgrep printenv printf ps pwd readlink realpath rg sha256sum stat tail test tr true type uname wc which whoami")

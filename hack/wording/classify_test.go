@@ -60,6 +60,23 @@ func TestWhatCountsAsAnAttempt(t *testing.T) {
 	}
 }
 
+// A first attempt that asks for a wider mode already is speculative; a later one is not.
+func TestEscalations(t *testing.T) {
+	more := eventlog.ModelCall{Name: "bash", Arguments: `{"command":"touch x","sandbox_permissions":"workspace-write","justification":"to test"}`}
+	for name, tc := range map[string]struct {
+		calls []eventlog.ModelCall
+		want  bool
+	}{"at once": {[]eventlog.ModelCall{shell("ls"), more}, true}, "after an ordinary try": {[]eventlog.ModelCall{shell("touch x"), more}, false}} {
+		s, err := read([]eventlog.Event{
+			event(t, eventlog.TypeAssistantMessage, eventlog.AssistantMessage{Turn: 1, Step: 1, ToolCalls: tc.calls}),
+			event(t, eventlog.TypeTurnEnd, eventlog.TurnEnd{Turn: 1, Reason: "Completed"}),
+		}, "")
+		if err != nil || s.Escalations != 1 || s.Speculative != tc.want {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
 // A tool that comes later counts as an attempt unless it only reads.
 func TestEveryToolIsClassified(t *testing.T) {
 	for _, x := range tool.All() {

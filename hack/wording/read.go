@@ -37,6 +37,8 @@ type Session struct {
 	Calls        int   `json:"calls"`
 	Attempts     int   `json:"attempts"`
 	Failed       int   `json:"failed"` // attempts whose result is an error
+	Escalations  int   `json:"escalations"`
+	Speculative  bool  `json:"speculative,omitempty"` // the first attempt asked for a wider mode already
 	Steps        int   `json:"steps"`
 	Input        int64 `json:"inputTokens"`
 	CachedInput  int64 `json:"cachedInputTokens"`
@@ -129,8 +131,12 @@ func (s *Session) count() {
 				continue
 			}
 			s.Attempts++
+			wider := escalates(c)
+			if wider {
+				s.Escalations++
+			}
 			if s.FirstAttempt == 0 {
-				s.FirstAttempt = s.Calls
+				s.FirstAttempt, s.Speculative = s.Calls, wider
 			}
 			if failed[transcript.CallID(a.Turn, a.Step, i)] {
 				s.Failed++

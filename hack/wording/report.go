@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/agentsession-dev/operator/internal/agent"
 )
 
 // noEvidence stands first and last in a report of a run without a real model.
@@ -121,10 +123,10 @@ func excluded(say func(string, ...any), sessions []Session) {
 // secondary is what else the sessions show. It decides nothing.
 func secondary(say func(string, ...any), h Header, sessions []Session) {
 	say("\n## Descriptive\n")
-	say("Means of valid sessions. *failed* are attempts whose result was an error; *gave up* are turns that ended otherwise than by the model's own stop.\n")
-	say("| arm | calls | attempts | failed | steps | first attempt at call | gave up | input | cached | output |\n|---|---|---|---|---|---|---|---|---|---|")
+	say("Means of valid sessions. *failed* are attempts whose result was an error; *wider* are calls that asked for a wider mode, *at once* the sessions whose first attempt did; *gave up* are turns that ended otherwise than by the model's own stop.\n")
+	say("| arm | calls | attempts | failed | wider | at once | steps | first attempt at call | gave up | input | cached | output |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, a := range h.Arms {
-		var n, tried, gaveUp, first int
+		var n, tried, gaveUp, first, atOnce int
 		var sum Session
 		for _, s := range sessions {
 			if s.Arm != a.Name || s.Outcome == Excluded {
@@ -136,15 +138,19 @@ func secondary(say func(string, ...any), h Header, sessions []Session) {
 			if s.FirstAttempt > 0 {
 				tried, first = tried+1, first+s.FirstAttempt
 			}
-			if s.End != "Completed" {
+			sum.Escalations += s.Escalations
+			if s.Speculative {
+				atOnce++
+			}
+			if s.End != agent.ReasonCompleted {
 				gaveUp++
 			}
 		}
 		if n == 0 {
 			continue
 		}
-		say("| %s | %.1f | %.1f | %.1f | %.1f | %s | %d | %d | %d | %d |", a.Name, mean(sum.Calls, n), mean(sum.Attempts, n), mean(sum.Failed, n),
-			mean(sum.Steps, n), orNone(first, tried), gaveUp, sum.Input/int64(n), sum.CachedInput/int64(n), sum.Output/int64(n))
+		say("| %s | %.1f | %.1f | %.1f | %.1f | %d | %.1f | %s | %d | %d | %d | %d |", a.Name, mean(sum.Calls, n), mean(sum.Attempts, n), mean(sum.Failed, n),
+			mean(sum.Escalations, n), atOnce, mean(sum.Steps, n), orNone(first, tried), gaveUp, sum.Input/int64(n), sum.CachedInput/int64(n), sum.Output/int64(n))
 	}
 }
 
