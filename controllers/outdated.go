@@ -50,7 +50,7 @@ func (w *world) replaceable() bool {
 	return w.completed() == nil && w.outdated() && w.persistent() && w.podUp() && w.refused == nil &&
 		w.class.Spec.UpdateStrategy == v1alpha1.UpdateWhenIdle &&
 		w.pod.Annotations[podspec.AnnotationInputs] != "" &&
-		o != nil && o.Activity.State == wire.Idle && len(undelivered(w.messages)) == 0 &&
+		o != nil && o.Activity.State == wire.Idle && o.Activity.Terminals == 0 && len(undelivered(w.messages)) == 0 &&
 		w.pod.CreationTimestamp.Add(slowly).Before(w.now)
 }
 

@@ -60,7 +60,7 @@ func bound(o *wire.Observed) {
 		o.Applied.Killed = max(o.Applied.Killed, 0)
 	}
 	o.Activity.Turns, o.Activity.Steps = count(o.Activity.Turns), count(o.Activity.Steps)
-	o.Activity.Calls = max(o.Activity.Calls, 0)
+	o.Activity.Calls, o.Activity.Terminals = max(o.Activity.Calls, 0), max(o.Activity.Terminals, 0)
 	u := &o.Usage
 	for _, n := range []*int64{&u.Input, &u.CachedInput, &u.Output} {
 		*n = min(max(*n, 0), math.MaxInt64/256) // sums and percentages must not overflow

@@ -66,7 +66,7 @@ func (k *link) idleLocked() bool {
 	switch {
 	case o == nil || k.trouble != "" || k.refused != nil || k.pushed != k.version || k.goal.stop:
 		return false
-	case o.Activity.State != wire.Idle || o.Activity.Calls > 0 || len(o.Unconfirmed) > 0:
+	case o.Activity.State != wire.Idle || o.Activity.Calls > 0 || o.Activity.Terminals > 0 || len(o.Unconfirmed) > 0:
 		return false
 	case o.Applied == nil || o.Applied.Digest != k.goal.digest || o.Applied.Stamp.SessionGeneration != k.goal.generation:
 		return false

@@ -86,17 +86,18 @@ type Agent struct {
 	lost       *wire.Problem
 	stopping   bool
 
-	target   *pushed // the newest policy accepted
-	applied  *pushed // the newest policy applied in this boot
-	epoch    wire.Epoch
-	drains   wire.Epoch     // of the newest narrowing: what containers have to confirm
-	overdue  wire.Epoch     // of the newest narrowing that was not confirmed in time
-	bound    policy.Profile // what the supervisors hold
-	closed   bool           // no call starts
-	running  int            // calls started and not answered yet
-	granted  *passed        // the one of them that has a grant
-	lease    lease
-	stopTurn context.CancelCauseFunc
+	target    *pushed // the newest policy accepted
+	applied   *pushed // the newest policy applied in this boot
+	epoch     wire.Epoch
+	drains    wire.Epoch           // of the newest narrowing: what containers have to confirm
+	overdue   wire.Epoch           // of the newest narrowing that was not confirmed in time
+	bound     policy.Profile       // what the supervisors hold
+	closed    bool                 // no call starts
+	running   int                  // calls started and not answered yet
+	granted   *passed              // the one of them that has a grant
+	terminals map[string]*terminal // by name
+	lease     lease
+	stopTurn  context.CancelCauseFunc
 
 	nextSummary int // bytes that the transcript must have before a summary is asked for again
 
@@ -133,7 +134,7 @@ func New(o Options) (*Agent, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &Agent{o: o, f: newFold(), changed: make(chan struct{}), toolsDown: time.Now(), secrets: &secrets{path: o.KeyFile}}
+	a := &Agent{o: o, f: newFold(), terminals: map[string]*terminal{}, changed: make(chan struct{}), toolsDown: time.Now(), secrets: &secrets{path: o.KeyFile}}
 	if o.Words != nil {
 		a.f.words = o.Words
 	}

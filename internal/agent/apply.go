@@ -73,6 +73,8 @@ func (a *Agent) applyLocked(p *pushed) error {
 	}
 	widens := to.Profile() != a.bound
 	if widens {
+		a.closed = true
+		a.endTerminalsLocked(terminalWidened)
 		a.epoch.Counter++
 	}
 	if err := a.recordLocked(a.f.planPolicy(*p, p.workspace, first, a.epoch.Counter, killed)...); err != nil {
@@ -103,6 +105,11 @@ func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {
 	a.bound = bound
 	a.drains = a.epoch
 	epoch := a.drains
+	if a.lease.sweeping {
+		a.giveReasonLocked(terminalUnheard)
+	} else {
+		a.giveReasonLocked(terminalNarrowed)
+	}
 	grace := a.graceLocked()
 	a.tools.Narrow(epoch, bound, grace)
 	impatient := time.AfterFunc(time.Duration(grace)*time.Second+narrowPatience, func() { a.giveUp(epoch) })
@@ -110,7 +117,7 @@ func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {
 	err = a.awaitLocked(a.root, func() bool {
 		var missing []string
 		missing, killed = a.tools.Unconfirmed(epoch)
-		return len(missing) == 0 && a.running == 0
+		return len(missing) == 0 && a.running == 0 && a.livingLocked() == 0
 	})
 	return killed, err
 }

@@ -69,6 +69,9 @@ func (a *Agent) runCall(ctx context.Context, w work) error {
 	if w.err != nil {
 		return a.answerCall(w.id, "", w.err.Error())
 	}
+	if args, ok := w.call.Arguments.(*tool.Terminal); ok {
+		return a.runTerminal(ctx, w, args)
+	}
 	if text, found, ok := a.outputs.readBack(w.call); ok { // nothing runs for it
 		return a.answerWith(eventlog.ToolResult{CallID: w.id, Text: text, IsError: !found})
 	}
@@ -80,7 +83,7 @@ func (a *Agent) runCall(ctx context.Context, w work) error {
 	p, err := a.pass(ctx, w.id, w.call)
 	switch {
 	case errors.Is(err, toolsocket.ErrNotConnected):
-		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: the tools container went away. Nothing happened; it is safe to ask for it again.")
+		return a.answerCall(w.id, eventlog.OutcomeNotStarted, textAway)
 	case err != nil && w.call.Wants != nil:
 		return a.notGranted(ctx)
 	case err != nil:

@@ -44,6 +44,8 @@ type fold struct {
 
 	measured measure // of the newest request that has an answer
 
+	terminals map[string]string // that were open when last heard of, by name: why they are gone by now, or nothing
+
 	modelFailure string // the last turn ended for want of an answer
 }
 
@@ -101,7 +103,7 @@ type measure struct {
 }
 
 func newFold() *fold {
-	return &fold{byUID: map[string]int{}, policies: map[uint64]policy.Policy{}, words: policy.Contributions}
+	return &fold{byUID: map[string]int{}, policies: map[uint64]policy.Policy{}, terminals: map[string]string{}, words: policy.Contributions}
 }
 
 // apply takes in one event.
@@ -115,6 +117,7 @@ func (f *fold) apply(e eventlog.Event) error {
 		return with(e, f.applySession)
 	case eventlog.TypeBoot:
 		f.bootSeq = e.Seq
+		f.loseTerminals(terminalRestarted)
 	case eventlog.TypePolicyApplied:
 		return with(e, func(p eventlog.PolicyApplied) error { return f.applyPolicy(e, p) })
 	case eventlog.TypeMessageReceived:
@@ -132,6 +135,7 @@ func (f *fold) apply(e eventlog.Event) error {
 	case eventlog.TypeToolResult:
 		return with(e, func(p eventlog.ToolResult) error {
 			f.files.see(e.Seq, p.File)
+			f.noteTerminal(p.Terminal)
 			return f.onCall(p.CallID, func(c *call) { c.done = true })
 		})
 	case eventlog.TypeApprovalRequested:
@@ -140,8 +144,11 @@ func (f *fold) apply(e eventlog.Event) error {
 		return with(e, f.applyDecided)
 	case eventlog.TypeGrantUsed:
 		return with(e, f.applyUsed)
-	case eventlog.TypeLeaseExpired, eventlog.TypeLeaseRenewed:
-		f.paused = e.Type == eventlog.TypeLeaseExpired
+	case eventlog.TypeLeaseExpired:
+		f.paused = true
+		f.loseTerminals(terminalUnheard)
+	case eventlog.TypeLeaseRenewed:
+		f.paused = false
 	case eventlog.TypeSessionEnd:
 		f.ended = true
 	default:
@@ -219,6 +226,13 @@ func (f *fold) applyPolicy(e eventlog.Event, p eventlog.PolicyApplied) error {
 	if err := json.Unmarshal(p.Stamp, &a.stamp); err != nil {
 		return fmt.Errorf("decoding the stamp: %w", err)
 	}
+	switch from, to := f.policy.doc.Policy, doc.Policy; {
+	case f.policy.seq == 0 || from.Profile() == to.Profile():
+	case policy.EndsProcesses(from, to):
+		f.loseTerminals(terminalNarrowed)
+	default:
+		f.loseTerminals(terminalWidened)
+	}
 	// Only the newest two can be named by a call that is still to come: the standing one and
 	// the one that the request in flight stated.
 	for seq := range f.policies {
@@ -228,6 +242,26 @@ func (f *fold) applyPolicy(e eventlog.Event, p eventlog.PolicyApplied) error {
 	}
 	f.policy, f.policies[e.Seq] = a, doc.Policy
 	return nil
+}
+
+// noteTerminal takes in what the model has been told of a terminal.
+func (f *fold) noteTerminal(t *eventlog.TerminalState) {
+	switch {
+	case t == nil:
+	case t.Open:
+		f.terminals[t.Name] = ""
+	default:
+		delete(f.terminals, t.Name)
+	}
+}
+
+// loseTerminals notes why no terminal is open any more.
+func (f *fold) loseTerminals(why string) {
+	for name, before := range f.terminals {
+		if before == "" {
+			f.terminals[name] = why
+		}
+	}
 }
 
 func (f *fold) applyReceived(p eventlog.MessageReceived) error {

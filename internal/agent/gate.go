@@ -47,9 +47,10 @@ type passed struct {
 func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := a.awaitLocked(ctx, func() bool { return a.openLocked() && (a.running == 0 || !a.aloneLocked()) })
-	if err == nil {
-		err = context.Cause(ctx)
+	err := a.awaitGateLocked(ctx)
+	if err == nil && c.Wants != nil && a.livingLocked() > 0 {
+		a.endTerminalsLocked(terminalGranted)
+		err = a.awaitGateLocked(ctx) // which may have been shut meanwhile
 	}
 	if err != nil {
 		return nil, err
@@ -86,6 +87,15 @@ func (a *Agent) pass(ctx context.Context, id string, c tool.Call) (*passed, erro
 	a.running++
 	a.publishLocked()
 	return p, nil
+}
+
+// awaitGateLocked waits until the gate lets a call pass.
+func (a *Agent) awaitGateLocked(ctx context.Context) error {
+	err := a.awaitLocked(ctx, func() bool { return a.openLocked() && (a.running == 0 || !a.aloneLocked()) })
+	if err != nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // planStartLocked says what is logged before a call starts. A call that asked for more starts with

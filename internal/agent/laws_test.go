@@ -13,6 +13,7 @@ import (
 	"github.com/agentsession-dev/operator/internal/agent/eventlog"
 	"github.com/agentsession-dev/operator/internal/agent/model"
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/tool"
 )
 
 // fataler is a *testing.T or a *rapid.T.
@@ -38,6 +39,7 @@ type laws struct {
 
 	answers map[[2]int]bool // by turn and step
 	asked   map[string]*lawAsk
+	typed   map[string]bool // calls that act on a terminal that is there
 
 	suppressed bool // I1 and I4 are void, and told means standing
 }
@@ -59,7 +61,7 @@ type lawAsk struct {
 // name bodies that never arrived, but not the other way round.
 func checkLaws(t fataler, workspace string, events []eventlog.Event, bodies map[string][]byte) {
 	t.Helper()
-	l := &laws{t: t, workspace: workspace, policies: map[uint64]policy.Policy{}, calls: map[string]lawCall{}, replay: newFold(), answers: map[[2]int]bool{}, asked: map[string]*lawAsk{}}
+	l := &laws{t: t, workspace: workspace, policies: map[uint64]policy.Policy{}, calls: map[string]lawCall{}, replay: newFold(), answers: map[[2]int]bool{}, asked: map[string]*lawAsk{}, typed: map[string]bool{}}
 	named := map[string]bool{}
 	for _, e := range events {
 		switch e.Type {
@@ -92,6 +94,11 @@ func checkLaws(t fataler, workspace string, events []eventlog.Event, bodies map[
 			l.onDecision(e)
 		case eventlog.TypeGrantUsed:
 			l.onGrant(e)
+		case eventlog.TypeToolCall:
+			p := read[eventlog.ToolCall](t, e)
+			c, err := tool.Decode(p.Name, []byte(p.Arguments))
+			args, terminal := c.Arguments.(*tool.Terminal)
+			l.typed[p.CallID] = err == nil && terminal && args.Action != tool.Open
 		case eventlog.TypeToolStart:
 			l.onStart(e)
 		case eventlog.TypeToolResult:
@@ -272,7 +279,11 @@ func (l *laws) onStart(e eventlog.Event) {
 	if p.Grant != "" {
 		want = l.grant(e, p)
 	}
-	if got != want || p.PolicySeq != l.standing || p.ToldSeq != l.told {
+	right := got == want
+	if l.typed[p.CallID] { // a terminal keeps what it was opened under, which is no wider
+		right = got.Within(want)
+	}
+	if !right || p.PolicySeq != l.standing || p.ToldSeq != l.told {
 		l.t.Fatalf("I2: event %d starts %s under %+v (%d, told %d), want %+v (%d, told %d)",
 			e.Seq, p.CallID, got, p.PolicySeq, p.ToldSeq, want, l.standing, l.told)
 	}

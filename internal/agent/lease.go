@@ -60,7 +60,7 @@ func (a *Agent) expiresLocked() bool {
 	if a.lease.expired || !a.leaseOverLocked() || a.applied == nil || a.f.ended || a.stopping {
 		return false
 	}
-	if a.running > 0 {
+	if a.running > 0 || a.livingLocked() > 0 {
 		return a.o.Boottime()-a.lease.heard >= a.lease.length+leaseGrace
 	}
 	return a.f.turn.open || a.f.next() >= 0

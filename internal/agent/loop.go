@@ -68,6 +68,8 @@ func (a *Agent) endLocked() error {
 	if a.f.ended {
 		return errStopped
 	}
+	a.closed = true
+	a.endTerminalsLocked(terminalStopped)
 	var entries []entry
 	if a.f.turn.open {
 		entries = a.f.planTurnEnd(endStopped.reason, endStopped.text)

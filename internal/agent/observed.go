@@ -22,7 +22,7 @@ func (a *Agent) observeLocked() wire.Observed {
 	o := wire.Observed{
 		Wire: wire.Version, SessionUID: a.o.SessionUID, Incarnation: a.o.Incarnation, PodUID: a.o.PodUID,
 		Boot: uint64(a.boot), Containers: containers, Usage: a.f.usage,
-		Activity: wire.Activity{State: a.activityLocked(), Turns: a.f.turns, Steps: a.f.steps, Calls: a.running},
+		Activity: wire.Activity{State: a.activityLocked(), Turns: a.f.turns, Steps: a.f.steps, Calls: a.running, Terminals: a.livingLocked()},
 		Messages: a.messagesLocked(), Approvals: a.approvalsLocked(), Problems: a.problemsLocked(containers),
 	}
 	if a.tools != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsession-dev/operator/internal/agent/runtimecontext"
 	"github.com/agentsession-dev/operator/internal/agent/transcript"
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/tool"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -135,7 +136,12 @@ func (f *fold) planCall(c *call) entry {
 // of the standing policy and of what the request that asked for it was told.
 func (f *fold) planStart(id string, epoch wire.Epoch) (policy.Profile, entry) {
 	profile := f.policy.doc.Policy.Profile().Meet(f.toldProfile())
-	return profile, entry{eventlog.TypeToolStart, eventlog.ToolStart{
+	return profile, f.planStartUnder(id, epoch, profile)
+}
+
+// planStartUnder says that a call of the open step runs under a profile now.
+func (f *fold) planStartUnder(id string, epoch wire.Epoch, profile policy.Profile) entry {
+	return entry{eventlog.TypeToolStart, eventlog.ToolStart{
 		CallID: id, PolicySeq: f.policy.seq, ToldSeq: f.told(), Epoch: epoch.Counter, Profile: mustJSON(profile),
 	}}
 }
@@ -206,6 +212,9 @@ func (f *fold) planRecovery() []entry {
 		r := eventlog.ToolResult{CallID: c.id, Text: textNotStarted, IsError: true, Outcome: eventlog.OutcomeNotStarted}
 		if c.started {
 			r.Text, r.Outcome = textUnknown, eventlog.OutcomeUnknown
+			if c.name == tool.TerminalName {
+				r.Text += " Every terminal was ended with the agent: open it again."
+			}
 		}
 		if !c.taken {
 			entries = append(entries, f.planCall(c))

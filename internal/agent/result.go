@@ -18,6 +18,7 @@ import (
 
 const (
 	textLost     = "outcome unknown: the connection to the tools container was lost while this call ran. It may have had its effect, a part of it, or none: verify before repeating it."
+	textAway     = "not started: the tools container went away. Nothing happened; it is safe to ask for it again."
 	textNarrowed = "stopped: the sandbox was narrowed"
 	textFinal    = "Nobody is asked for more under the approval policy never: this is final."
 	textCut      = "not executed: the answer was cut at the output limit, so this call may not be whole. Ask for it again, in smaller pieces."

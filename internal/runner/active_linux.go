@@ -5,6 +5,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -53,6 +54,9 @@ func (c *active) run() {
 func (c *active) perform() *wire.Exited {
 	r := c.running
 	defer r.Close()
+	if c.inTerminal() {
+		return c.performInTerminal(r)
+	}
 	limit := time.AfterFunc(time.Duration(timeoutMillis(c.start, c.args))*time.Millisecond, func() { c.endBecause(wire.TimedOut) })
 	defer limit.Stop()
 	if refusal := c.begin(r); refusal != nil {
@@ -77,14 +81,35 @@ func (c *active) perform() *wire.Exited {
 	return c.exited(end, err)
 }
 
+func (c *active) inTerminal() bool {
+	_, terminal := c.args.(*tool.Terminal)
+	return terminal
+}
+
+// performInTerminal is perform for a command whose input and output are a terminal, of which
+// the agent has the other end. It has no time limit: it ends when it is stopped.
+func (c *active) performInTerminal(r *call.Running) *wire.Exited {
+	if refusal := c.begin(r); refusal != nil {
+		return refusal.exited("")
+	}
+	end, err := r.Wait()
+	c.concludes(err)
+	return c.exited(end, err)
+}
+
 // launch lets the call run in a process of its own. The gate is held: that process
 // belongs to the epoch, whoever ends the epoch holds the gate too, and ends it. So what
 // passes here runs before the epoch's end or not at all.
-func (c *active) launch() *refusal {
+func (c *active) launch(terminal *os.File) *refusal {
 	s := c.session
-	r, err := s.inits.Launch(call.Order{
-		Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace, Version: c.start.Version,
-	})
+	o := call.Order{Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace, Version: c.start.Version}
+	var r *call.Running
+	var err error
+	if terminal != nil {
+		r, err = s.inits.LaunchIn(o, int(terminal.Fd()))
+	} else {
+		r, err = s.inits.Launch(o)
+	}
 	if err != nil {
 		return setupFailed("%v", err)
 	}
@@ -198,7 +223,9 @@ func (c *active) exited(end call.End, err error) *wire.Exited {
 		return e
 	}
 	e.Status, e.Signal = end.Status, end.Signal
-	if _, command := c.args.(*tool.Bash); !command {
+	switch c.args.(type) {
+	case *tool.Bash, *tool.Terminal:
+	default:
 		e.Status, e.Denial = call.FileToolStatus(end)
 	}
 	return e

@@ -70,10 +70,28 @@ func (s standing) admit(st *wire.Start) (tool.Call, *refusal) {
 	if err := call.CheckCommand(c.Arguments); err != nil {
 		return tool.Call{}, refused("", "%v", err)
 	}
+	if r := s.terminal(c.Arguments); r != nil {
+		return tool.Call{}, r
+	}
 	if !s.enforcement.Level.AtLeast(wire.LevelFor(st.Profile.Mode)) {
 		return tool.Call{}, setupFailed("this node cannot enforce %s: %s", st.Profile.Mode, s.enforcement.Detail)
 	}
 	return c, nil
+}
+
+// terminal refuses a terminal where its command could not be ended alone, and whatever does
+// not open one: that is between the agent and the terminal.
+func (s standing) terminal(a tool.Arguments) *refusal {
+	t, ok := a.(*tool.Terminal)
+	switch {
+	case !ok:
+		return nil
+	case t.Action != tool.Open:
+		return refused("", "only open starts something in a terminal")
+	case !s.enforcement.Level.AtLeast(wire.LevelFull):
+		return refused("", "there are no terminals on this node: they need the enforcement level %s, it has %s", wire.LevelFull, s.enforcement.Level)
+	}
+	return nil
 }
 
 // current refuses a call of another time: it may have been ordered under another policy.

@@ -26,12 +26,15 @@ type connections struct {
 func (c *connections) close() {
 	_ = c.control.conn.Close()
 	_ = c.data.conn.Close()
+	c.control.sent.drop()
+	c.data.sent.drop()
 }
 
 // peer is one connection; frames are written whole, by one writer at a time.
 type peer struct {
 	conn *net.UnixConn
 	in   *bufio.Reader
+	sent passed // descriptors that came beside the frames
 	mu   sync.Mutex
 }
 
@@ -99,5 +102,7 @@ func dial(ctx context.Context, socket string) (*peer, error) {
 		return nil, err
 	}
 	u := c.(*net.UnixConn)
-	return &peer{conn: u, in: bufio.NewReader(u)}, nil
+	p := &peer{conn: u, sent: passed{conn: u}}
+	p.in = bufio.NewReader(&p.sent)
+	return p, nil
 }

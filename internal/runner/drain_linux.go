@@ -46,6 +46,10 @@ func (s *session) drainLocked(n *wire.Narrow) bool {
 	s.inits.Empty() // nothing else would tell them that their time is over
 	for _, c := range s.calls {
 		c.dies(wire.Narrowing)
+		if c.inTerminal() {
+			c.running.Kill() // a shell that waits for input would only use the time up
+			continue
+		}
 		c.running.Ease()
 	}
 	asked, err := s.procs.ask()

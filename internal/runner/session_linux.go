@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/agentsession-dev/operator/internal/policy"
@@ -104,8 +105,27 @@ func (s *session) call(id string) *active {
 	return s.calls[id]
 }
 
+// terminalOf is the terminal that came beside an order for one, or nil. The caller closes it.
+func (s *session) terminalOf(st *wire.Start) (*os.File, error) {
+	if st.Tool != tool.TerminalName {
+		return nil, nil
+	}
+	fd, ok := s.conns.control.sent.next()
+	if !ok {
+		return nil, fmt.Errorf("the call %q came without its terminal", st.Call)
+	}
+	return os.NewFile(uintptr(fd), "terminal"), nil
+}
+
 // start admits a call and launches it. An error ends the connection.
 func (s *session) start(st *wire.Start) error {
+	terminal, err := s.terminalOf(st)
+	if err != nil {
+		return err
+	}
+	if terminal != nil {
+		defer terminal.Close() // the command has its own
+	}
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	if s.closed {
@@ -124,7 +144,7 @@ func (s *session) start(st *wire.Start) error {
 	var c *active
 	if refusal == nil {
 		c = newActive(s, st, decoded.Arguments)
-		refusal = c.launch()
+		refusal = c.launch(terminal)
 	}
 	if refusal != nil {
 		return s.tell(wire.Frame{Exited: refusal.exited(st.Call)})
@@ -247,7 +267,8 @@ func (s *session) forget(id string) {
 	delete(s.calls, id)
 }
 
-// timeoutMillis is the limit of the call: what the arguments and the agent say, and never more than the most.
+// timeoutMillis is the limit of the call: what the arguments and the agent say, and never more
+// than the most. A terminal has none.
 func timeoutMillis(st *wire.Start, a tool.Arguments) int64 {
 	most := tool.MaxTimeout.Milliseconds()
 	if b, ok := a.(*tool.Bash); ok {

@@ -50,7 +50,7 @@ func All() []Tool {
 	return tools
 }
 
-var all = []Tool{readTool, writeTool, editTool, globTool, grepTool, bashTool}
+var all = []Tool{readTool, writeTool, editTool, globTool, grepTool, bashTool, terminalTool}
 
 // Named returns the tool of that name.
 func Named(name string) (Tool, bool) {
@@ -186,6 +186,9 @@ func schemaOf[A any](name string) schema {
 		for _, m := range wider {
 			modes.Enum = append(modes.Enum, m.String())
 		}
+	}
+	if c, more := any(new(A)).(interface{ constrain(s *jsonschema.Schema) }); more {
+		c.constrain(s)
 	}
 	resolved, err := s.Resolve(nil)
 	if err != nil {

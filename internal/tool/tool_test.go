@@ -18,6 +18,8 @@ func TestDecode(t *testing.T) {
 		"keys in another order":            {"read", ` {"limit":2, "path":"a<b"}`, `{"path":"a<b","limit":2}`},
 		"an empty file":                    {"write", `{"content":"","path":"a"}`, `{"path":"a","content":""}`},
 		"a command with a time-out":        {"bash", `{"command":"true","timeout_seconds":600}`, `{"command":"true","timeout_seconds":600}`},
+		"control keys":                     {"terminal", `{"input":"\u0003ls\n","action":"send"}`, `{"action":"send","input":"\u0003ls\n"}`},
+		"a size alone":                     {"terminal", `{"action":"send","cols":100}`, `{"action":"send","cols":100}`},
 		"escapes mean what they stand for": {"bash", `{"command":"\u0065cho"}`, `{"command":"echo"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +40,7 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ tool, in, want string }{
-		"an unknown tool":                 {"delete", `{}`, `no tool named "delete"; the tools are read, write, edit, glob, grep, bash`},
+		"an unknown tool":                 {"delete", `{}`, `no tool named "delete"; the tools are read, write, edit, glob, grep, bash, terminal`},
 		"an unknown key":                  {"read", `{"path":"a","mode":"w"}`, "mode"},
 		"a key given twice":               {"bash", `{"command":"true","command":"rm -rf ."}`, `the key "command" is given twice`},
 		"a key in another case":           {"bash", `{"Command":"true"}`, "Command"},
@@ -68,6 +70,16 @@ func TestDecodeRefuses(t *testing.T) {
 		"more, for a blank":               {"write", `{"path":"a","content":"","sandbox_permissions":"workspace-write","justification":" \n"}`, "needs a justification"},
 		"more, for a book":                {"bash", `{"command":"a","sandbox_permissions":"workspace-write","justification":"` + strings.Repeat("a", 1001) + `"}`, "at most 1000"},
 		"a reason for nothing":            {"edit", `{"path":"a","old_string":"b","new_string":"c","justification":"b"}`, "only taken together"},
+		"an action that is none":          {"terminal", `{"action":"kill"}`, "action"},
+		"a command to read":               {"terminal", `{"action":"read","command":"ls"}`, "for open alone"},
+		"a blank command":                 {"terminal", `{"action":"open","command":" "}`, "must not be blank"},
+		"nothing to send":                 {"terminal", `{"action":"send"}`, "input must not be empty"},
+		"input to open":                   {"terminal", `{"action":"open","input":"ls"}`, "for send alone"},
+		"a size to read":                  {"terminal", `{"action":"read","rows":3}`, "for open and send"},
+		"a giant terminal":                {"terminal", `{"action":"open","rows":3000}`, "between 1 and 1000"},
+		"a wait of an hour":               {"terminal", `{"action":"read","wait_millis":3600000}`, "between 1 and 60000"},
+		"a path for a name":               {"terminal", `{"action":"read","name":"../x"}`, "letters, digits"},
+		"too much to type":                {"terminal", `{"action":"send","input":"` + strings.Repeat("a", MaxTerminalInput+1) + `"}`, "at most 65536"},
 		"too deep":                        {"read", strings.Repeat(`{"path":`, 20) + "1" + strings.Repeat("}", 20), "nested deeper"},
 		"too long":                        {"write", `{"path":"` + strings.Repeat("a", MaxArguments), "at most 1048576"},
 	} {
@@ -108,6 +120,16 @@ func TestSchemasArePinned(t *testing.T) {
 			`"timeout_seconds":{"type":"integer","description":"when to stop it, in seconds; 120 if not given, 600 at most"},` +
 			wish + `},` +
 			`"required":["command"],"additionalProperties":false}`,
+		"terminal": `{"type":"object","properties":{"action":{"type":"string","description":"open starts a command in a new terminal; send types into it; read waits for more output; close ends it and everything in it","enum":["open","send","read","close"]},` +
+			`"name":{"type":"string","description":"which terminal, by a name of your choice; main if not given"},` +
+			`"command":{"type":"string","description":"for open: the command line for bash -c; an interactive shell if not given"},` +
+			`"cwd":{"type":"string","description":"for open: the directory to start in, absolute or relative to the workspace; the workspace if not given"},` +
+			`"input":{"type":"string","description":"for send: what to type, exactly as given. A line ends with a newline character; control keys are characters too: U+0003 is Ctrl-C, U+0004 is Ctrl-D, U+001B is Escape"},` +
+			`"rows":{"type":"integer","description":"for open and send: the height; 24 if never given"},` +
+			`"cols":{"type":"integer","description":"for open and send: the width; 80 if never given"},` +
+			`"wait_millis":{"type":"integer","description":"the longest time to wait for output, in milliseconds; 2000 if not given, 60000 at most"},` +
+			`"idle_millis":{"type":"integer","description":"answer earlier when something was written and then nothing for that long, in milliseconds; 300 if not given"}},` +
+			`"required":["action"],"additionalProperties":false}`,
 	}
 	got := map[string]string{}
 	for _, tool := range All() {

@@ -205,6 +205,8 @@ type Activity struct {
 	Turns uint64 `json:"turns"`
 	Steps uint64 `json:"steps"`
 	Calls int    `json:"calls"` // tool calls that run now
+	// Terminals are those that are open: what runs in them goes on between turns.
+	Terminals int `json:"terminals,omitempty"`
 }
 
 // State is the loop's state.

@@ -217,12 +217,20 @@ type ToolResult struct {
 	Profile json.RawMessage `json:"profile,omitempty"`
 	// File is the file that the call read or wrote, as the model knows it from here on.
 	File *FileVersion `json:"file,omitempty"`
+	// Terminal is what became of the terminal that the call was about, if it was about one.
+	Terminal *TerminalState `json:"terminal,omitempty"`
 }
 
 // FileVersion is the version of a file: the SHA-256 of its content in hex.
 type FileVersion struct {
 	Path    string `json:"path"`
 	Version string `json:"version"`
+}
+
+// TerminalState says whether a terminal is open when the model is told so.
+type TerminalState struct {
+	Name string `json:"name"`
+	Open bool   `json:"open"`
 }
 
 // StepEnd closes a step.

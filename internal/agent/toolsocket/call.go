@@ -22,6 +22,9 @@ const outputGrace = 2 * time.Second
 type Call struct {
 	ID string
 
+	started chan struct{} // closed when the call runs
+	begun   sync.Once
+
 	epoch wire.Epoch
 	link  *link
 	mu    sync.Mutex
@@ -37,7 +40,7 @@ type Call struct {
 }
 
 func newCall(s wire.Start, clip *Clip, l *link) *Call {
-	return &Call{ID: s.Call, epoch: s.Epoch, link: l, clip: clip, want: -1, all: make(chan struct{}), done: make(chan struct{})}
+	return &Call{ID: s.Call, started: make(chan struct{}), epoch: s.Epoch, link: l, clip: clip, want: -1, all: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Wait returns how the call ended and what it wrote. The error is ErrLost or the context's;
@@ -61,6 +64,9 @@ func (c *Call) Wait(ctx context.Context) (wire.Exited, Output, error) {
 	}
 	return c.exited, c.output(), nil
 }
+
+// Started is closed when every layer of the sandbox is up and the call runs.
+func (c *Call) Started() <-chan struct{} { return c.started }
 
 // Stop asks the supervisor to end the call. Its end still has to be waited for.
 func (c *Call) Stop() { c.link.send(wire.Frame{Stop: &wire.Stop{Call: c.ID}}) }

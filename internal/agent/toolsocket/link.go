@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -20,7 +23,7 @@ const (
 // link is one proven connection of a supervisor: control, and later data beside it.
 type link struct {
 	control *net.UnixConn
-	outbox  chan wire.Frame
+	outbox  chan parcel
 	gone    chan struct{} // closed when the link is of no use any more
 	once    sync.Once
 
@@ -29,21 +32,38 @@ type link struct {
 	calls map[string]*Call
 }
 
+// parcel is a frame, and the file that travels beside it, if one does.
+type parcel struct {
+	frame wire.Frame
+	file  *os.File
+}
+
 func newLink(control *net.UnixConn) *link {
 	return &link{
-		control: control, outbox: make(chan wire.Frame, outboxFrames), gone: make(chan struct{}),
+		control: control, outbox: make(chan parcel, outboxFrames), gone: make(chan struct{}),
 		calls: map[string]*Call{},
 	}
 }
 
 // send queues a frame. Frames leave in the order of the calls of send; a peer that does
 // not take them is given up.
-func (l *link) send(f wire.Frame) {
+func (l *link) send(f wire.Frame) { l.sendWith(f, nil) }
+
+// sendWith also sends a file, which is the link's from now on.
+func (l *link) sendWith(f wire.Frame, file *os.File) {
 	select {
 	case <-l.gone:
-	case l.outbox <- f:
+	case l.outbox <- parcel{f, file}:
+		return
 	default:
 		l.close()
+	}
+	parcel{file: file}.drop()
+}
+
+func (p parcel) drop() {
+	if p.file != nil {
+		_ = p.file.Close()
 	}
 }
 
@@ -61,17 +81,51 @@ func (l *link) close() {
 }
 
 func (l *link) writeControl() {
+	defer l.dropQueued()
 	defer l.close()
 	for {
 		select {
 		case <-l.gone:
 			return
-		case f := <-l.outbox:
-			if err := writeWithin(l.control, f); err != nil {
+		case p := <-l.outbox:
+			err := p.write(l.control)
+			p.drop()
+			if err != nil {
 				return
 			}
 		}
 	}
+}
+
+func (l *link) dropQueued() {
+	for {
+		select {
+		case p := <-l.outbox:
+			p.drop()
+		default:
+			return
+		}
+	}
+}
+
+func (p parcel) write(c *net.UnixConn) error {
+	if p.file == nil {
+		return writeWithin(c, p.frame)
+	}
+	b, err := wire.EncodeFrame(p.frame)
+	if err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	// Beside the frame's first byte; what does not fit into the socket at once follows.
+	n, _, err := c.WriteMsgUnix(b, unix.UnixRights(int(p.file.Fd())), nil)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write(b[n:])
+	return err
 }
 
 func writeWithin(c *net.UnixConn, f wire.Frame) error {
@@ -81,14 +135,22 @@ func writeWithin(c *net.UnixConn, f wire.Frame) error {
 	return wire.WriteFrame(c, f)
 }
 
-// start registers a call and queues its frame.
-func (l *link) start(s wire.Start, keep *Clip) *Call {
+// start registers a call and queues its frame, with a file beside it or nil.
+func (l *link) start(s wire.Start, keep *Clip, file *os.File) *Call {
 	c := newCall(s, keep, l)
 	l.mu.Lock()
 	l.calls[s.Call] = c
 	l.mu.Unlock()
-	l.send(wire.Frame{Start: &s})
+	l.sendWith(wire.Frame{Start: &s}, file)
 	return c
+}
+
+func (l *link) started(s wire.Started) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.calls[s.Call]; c != nil {
+		c.begun.Do(func() { close(c.started) })
+	}
 }
 
 func (l *link) exited(e wire.Exited) {

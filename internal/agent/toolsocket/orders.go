@@ -79,12 +79,20 @@ func (s *Server) Drop(epoch wire.Epoch) {
 func (s *Server) Start(container string, start wire.Start, keep *Clip) (*Call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.containers {
-		if c.name == container && c.link != nil && !c.terminating {
-			return c.link.start(start, keep), nil
-		}
+	if l := s.linkLocked(container); l != nil {
+		return l.start(start, keep, nil), nil
 	}
 	return nil, ErrNotConnected
+}
+
+// linkLocked is the connection of a container in which calls can start, or nil.
+func (s *Server) linkLocked(container string) *link {
+	for _, c := range s.containers {
+		if c.name == container && c.link != nil && !c.terminating {
+			return c.link
+		}
+	}
+	return nil
 }
 
 // Containers says what is known of each container, in order.

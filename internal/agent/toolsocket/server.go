@@ -216,6 +216,7 @@ func (s *Server) supervise(c *container, conn *net.UnixConn, h wire.Hello) {
 func (s *Server) take(c *container, l *link, f wire.Frame) error {
 	switch {
 	case f.Started != nil:
+		l.started(*f.Started)
 		return nil
 	case f.Exited != nil:
 		l.exited(*f.Exited)

@@ -102,20 +102,34 @@ func (i *initStage) serve() error {
 	return err
 }
 
-// start forks the child that becomes the call.
-func (i *initStage) start(o Order, output int) (*child, error) {
+// prepare makes the rules of a call, or takes those that an earlier one had.
+func (i *initStage) prepare(o Order, terminal bool, output int) (*sandbox.Prepared, error) {
+	if terminal {
+		return sandbox.PrepareTerminal(o.Profile, o.Workspace, output)
+	}
 	key := rules{o.Profile, o.Workspace}
-	ready := i.prepared[key]
-	if ready == nil {
-		var err error
-		if ready, err = sandbox.Prepare(o.Profile, o.Workspace); err != nil {
-			return nil, err
-		}
+	if ready := i.prepared[key]; ready != nil {
+		return ready, nil
+	}
+	ready, err := sandbox.Prepare(o.Profile, o.Workspace)
+	if err == nil {
 		i.prepared[key] = ready
 	}
+	return ready, err
+}
+
+// start forks the child that becomes the call.
+func (i *initStage) start(o Order, output int) (*child, error) {
 	p, err := programFor(o)
 	if err != nil {
 		return nil, err
+	}
+	ready, err := i.prepare(o, p.terminal, output)
+	if err != nil {
+		return nil, err
+	}
+	if p.terminal {
+		defer ready.Close()
 	}
 	confined, err := ready.Steps(wire.HomeDir)
 	if err != nil {

@@ -13,7 +13,9 @@ import (
 // Running is a call on its way. Its methods are called in the order Begin, Wait, Close;
 // Kill at any time.
 type Running struct {
-	Output *os.File // what the call writes, standard output and error in one; non-blocking
+	// Output is what the call writes, standard output and error in one; non-blocking. Of a
+	// call in a terminal it is nil: who has the terminal's other end reads it there.
+	Output *os.File
 
 	order  []byte // what is left to be handed over
 	failed error  // what went wrong with it
@@ -131,7 +133,9 @@ func (c *Running) Gone() <-chan struct{} { return c.init.gone }
 
 // Close frees what the call had, Output included. Its init can take another.
 func (c *Running) Close() {
-	_ = c.Output.Close()
+	if c.Output != nil {
+		_ = c.Output.Close()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true

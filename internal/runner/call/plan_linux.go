@@ -28,6 +28,10 @@ func (p program) plan(stdin, output, orders int, confined []sandbox.Step) ([]san
 		sandbox.Call("setting standard output", unix.SYS_DUP3, uintptr(output), 1, 0),
 		sandbox.Call("setting standard error", unix.SYS_DUP3, uintptr(output), 2, 0),
 	}
+	if p.terminal {
+		place = append(place, sandbox.Call("taking the terminal", unix.SYS_IOCTL, uintptr(output), unix.TIOCSCTTY, 0),
+			sandbox.Call("setting standard input", unix.SYS_DUP3, uintptr(output), 0, 0))
+	}
 	if stdin != 0 {
 		place = append(place, sandbox.Call("setting standard input", unix.SYS_DUP3, uintptr(stdin), 0, 0))
 	}

@@ -37,6 +37,22 @@ const maxIdle = 4
 // NewPool makes a pool of children of this process.
 func NewPool(r Reaper) *Pool { return &Pool{reaper: r} }
 
+// LaunchIn lets a command run in a terminal, whose descriptor stays the caller's. It does
+// not wait: Begin does.
+func (p *Pool) LaunchIn(o Order, terminal int) (*Running, error) {
+	b, err := encodeOrder(o)
+	if err != nil {
+		return nil, err
+	}
+	i, times, err := p.take()
+	if err != nil {
+		return nil, err
+	}
+	c := &Running{init: i, pool: p, times: times}
+	c.order, c.failed = i.send(b, terminal)
+	return c, nil
+}
+
 // Launch lets a call run in a process that watches over it. It does not wait: Begin does.
 func (p *Pool) Launch(o Order) (*Running, error) {
 	b, err := encodeOrder(o)

@@ -24,6 +24,9 @@ type program struct {
 	dir  string // where it starts
 	// stdin is what the program reads from descriptor 0; nil is /dev/null.
 	stdin []byte
+	// terminal is set if what takes the program's output is a terminal: it is all of
+	// its standard input, output and error then, and controls its session.
+	terminal bool
 }
 
 // MaxCommand is the longest command line: the kernel takes no longer single argument.
@@ -57,20 +60,30 @@ func programFor(o Order) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	b, ok := c.Arguments.(*tool.Bash)
-	if !ok {
+	switch a := c.Arguments.(type) {
+	case *tool.Bash:
+		p.argv, p.dir = []string{"bash", "-c", a.Command}, a.Cwd
+	case *tool.Terminal:
+		p.argv, p.dir, p.terminal = terminalArgs(a), a.Cwd, true
+	default:
 		p.argv = []string{"toolbox", "tool", c.Tool.Name, o.Workspace, o.Version}
 		p.stdin = c.Canonical
 		return p, nil
 	}
-	if p.path, err = bash(); err != nil {
-		return program{}, err
-	}
-	p.argv = []string{"bash", "-c", b.Command}
-	if p.dir = b.Cwd; !filepath.IsAbs(p.dir) {
+	if !filepath.IsAbs(p.dir) {
 		p.dir = filepath.Join(o.Workspace, p.dir)
 	}
-	return p, nil
+	p.path, err = bash()
+	return p, err
+}
+
+// terminalArgs start a command, or a shell that reads no file of anybody's: an earlier call
+// may have written it.
+func terminalArgs(t *tool.Terminal) []string {
+	if t.Command == "" {
+		return []string{"bash", "--noprofile", "--norc", "--noediting", "-i"}
+	}
+	return []string{"bash", "-c", t.Command}
 }
 
 // ErrCommandTooLong is what CheckCommand says.
@@ -78,7 +91,14 @@ var ErrCommandTooLong = fmt.Errorf("the command is longer than %d bytes: write i
 
 // CheckCommand refuses a call that could not be executed because of its size.
 func CheckCommand(a tool.Arguments) error {
-	if b, ok := a.(*tool.Bash); ok && len(b.Command) > MaxCommand {
+	command := ""
+	switch a := a.(type) {
+	case *tool.Bash:
+		command = a.Command
+	case *tool.Terminal:
+		command = a.Command
+	}
+	if len(command) > MaxCommand {
 		return ErrCommandTooLong
 	}
 	return nil

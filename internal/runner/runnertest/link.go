@@ -20,7 +20,8 @@ type Link struct {
 
 	control, data *net.UnixConn
 	write         sync.Mutex
-	reading       sync.Mutex // held while the data connection is read
+	terminals     map[string]*Terminal // under mu, by call
+	reading       sync.Mutex           // held while the data connection is read
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -38,7 +39,7 @@ const keepOutput = 4 << 20
 
 func newLink(h wire.Hello, e wire.Epoch, control, data *net.UnixConn) *Link {
 	l := &Link{Hello: h, control: control, data: data, epoch: e,
-		output: map[string][]byte{}, bytes: map[string]int64{}, noMore: map[string]bool{}}
+		output: map[string][]byte{}, bytes: map[string]int64{}, noMore: map[string]bool{}, terminals: map[string]*Terminal{}}
 	l.changed = sync.NewCond(&l.mu)
 	go l.readControl()
 	go l.readData()
@@ -206,7 +207,7 @@ type Result struct {
 
 // Start orders a call and waits until it runs, or has ended without.
 func (l *Link) Start(st *wire.Start) error {
-	if err := l.Send(wire.Frame{Start: st}); err != nil {
+	if err := l.order(st); err != nil {
 		return err
 	}
 	_, _, err := l.Await(time.Minute, func(f wire.Frame) bool {
@@ -228,6 +229,10 @@ func (l *Link) Wait(id string) (Result, error) {
 			return Result{}, l.closed
 		}
 		l.changed.Wait()
+	}
+	if t := l.terminals[id]; t != nil {
+		delete(l.terminals, id)
+		return Result{*f.Exited, t.end()}, nil
 	}
 	return Result{*f.Exited, string(l.output[id])}, nil
 }

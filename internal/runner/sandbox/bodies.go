@@ -91,12 +91,14 @@ func connectedPairsOnly() []bpf.Instruction {
 	}
 }
 
-// terminalIoctl refuses what types into a terminal on behalf of somebody else.
+// terminalIoctl refuses what types into a terminal on behalf of somebody else, and
+// what gives it another line discipline: drivers that no command needs.
 func terminalIoctl() []bpf.Instruction {
 	return []bpf.Instruction{
 		arg(1),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSETD, SkipTrue: 1},
 		allow(),
 		failWith(unix.EPERM),
 	}
@@ -104,8 +106,9 @@ func terminalIoctl() []bpf.Instruction {
 
 const tiocLinux = 0x541c // TIOCLINUX
 
-// harmlessIoctl only look. Everything else that a file system takes may change it,
-// and the list of what does grows with every kernel: so it is the other way round.
+// harmlessIoctl only look, or are about terminals alone. Everything else that a file
+// system takes may change it, and the list of what does grows with every kernel: so it
+// is the other way round.
 var harmlessIoctl = []uint32{
 	0x80086601, // FS_IOC_GETFLAGS
 	0x801c581f, // FS_IOC_FSGETXATTR
@@ -113,6 +116,9 @@ var harmlessIoctl = []uint32{
 	0xc020660b, // FS_IOC_FIEMAP
 	0x00000002, // FIGETBSZ
 	0x802c542a, // TCGETS2
+	0x402c542b, // TCSETS2
+	0x402c542c, // TCSETSW2
+	0x402c542d, // TCSETSF2
 }
 
 // readOnlyIoctl allows those of terminals and sockets (numbers 0x54xx and 0x89xx
@@ -120,8 +126,9 @@ var harmlessIoctl = []uint32{
 func readOnlyIoctl() []bpf.Instruction {
 	body := []bpf.Instruction{
 		arg(1),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 1},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipFalse: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSETD, SkipFalse: 1},
 		failWith(unix.EPERM),
 	}
 	for _, n := range harmlessIoctl {

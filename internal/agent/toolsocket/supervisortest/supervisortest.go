@@ -29,6 +29,9 @@ type Supervisor struct {
 	Level     wire.Level
 	// Call does what a call does, until ctx ends; nil finishes at once with status 0.
 	Call func(ctx context.Context, start wire.Start, write func([]byte)) wire.Exited
+	// Terminal does what a call does whose input and output are the far end of a terminal; nil
+	// finishes at once with status 0.
+	Terminal func(ctx context.Context, start wire.Start, far *os.File) wire.Exited
 	// BeforeNarrowed is called when everything has ended and before that is said.
 	BeforeNarrowed func(wire.Narrow)
 
@@ -150,12 +153,14 @@ func (s *Supervisor) session(ctx context.Context, lock *os.File) error {
 	defer credits.Wait()
 	defer data.Close()
 	credits.Go(r.readCredit)
+	in := &receiver{conn: control}
+	defer in.drop()
 	for {
-		f, err := wire.ReadFrame(control)
+		f, err := wire.ReadFrame(in)
 		if err != nil {
 			return err
 		}
-		r.take(ctx, f)
+		r.take(ctx, f, in)
 	}
 }
 
@@ -176,10 +181,10 @@ type runningCall struct {
 	credit chan int64
 }
 
-func (r *running) take(ctx context.Context, f wire.Frame) {
+func (r *running) take(ctx context.Context, f wire.Frame, in *receiver) {
 	switch {
 	case f.Start != nil:
-		r.start(ctx, *f.Start)
+		r.start(ctx, *f.Start, in.next(f.Start.Tool))
 	case f.Stop != nil:
 		r.mu.Lock()
 		if c := r.calls[f.Stop.Call]; c != nil {
@@ -205,12 +210,15 @@ func (r *running) say(f wire.Frame) {
 	_ = wire.WriteFrame(r.control, f)
 }
 
-func (r *running) start(ctx context.Context, start wire.Start) {
+func (r *running) start(ctx context.Context, start wire.Start, far *os.File) {
 	bound := r.bound
 	if start.Granted {
 		bound.Mode = max(bound.Mode, start.Profile.Mode)
 	}
 	if start.Epoch != r.epoch || !start.Profile.Within(bound) {
+		if far != nil {
+			_ = far.Close()
+		}
 		r.say(wire.Frame{Exited: &wire.Exited{Call: start.Call, Cause: wire.Refused, Detail: "stale epoch or wider than the bound"}})
 		return
 	}
@@ -223,10 +231,10 @@ func (r *running) start(ctx context.Context, start wire.Start) {
 	r.s.starts = append(r.s.starts, start)
 	r.s.mu.Unlock()
 	r.say(wire.Frame{Started: &wire.Started{Call: start.Call}})
-	r.wg.Go(func() { r.run(ctx, start, c) })
+	r.wg.Go(func() { r.run(ctx, start, c, far) })
 }
 
-func (r *running) run(ctx context.Context, start wire.Start, c *runningCall) {
+func (r *running) run(ctx context.Context, start wire.Start, c *runningCall, far *os.File) {
 	defer c.cancel()
 	credit, sent := int64(wire.InitialCredit), int64(0)
 	write := func(p []byte) {
@@ -247,7 +255,13 @@ func (r *running) run(ctx context.Context, start wire.Start, c *runningCall) {
 		}
 	}
 	exited := wire.Exited{Cause: wire.Finished}
-	if r.s.Call != nil {
+	switch {
+	case far != nil:
+		if r.s.Terminal != nil {
+			exited = r.s.Terminal(ctx, start, far)
+		}
+		_ = far.Close()
+	case r.s.Call != nil:
 		exited = r.s.Call(ctx, start, write)
 	}
 	r.mu.Lock()
