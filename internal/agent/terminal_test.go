@@ -318,3 +318,32 @@ func TestCancellingATurnLeavesItsTerminal(t *testing.T) {
 	wantText(t, payload[eventlog.ToolResult](t, results[2]), false, "heard:hello")
 	wantLaws(t, s, m)
 }
+
+// No terminal lives beside a call that a person let do more.
+func TestTerminalsEndBeforeAGrantedCall(t *testing.T) {
+	m := newActor(t)
+	s := terminals(t, m)
+	s.rw.Call = func(context.Context, wire.Start, func([]byte)) wire.Exited {
+		if n := s.livingTerminals(); n != 0 {
+			t.Errorf("%d terminals live beside a granted call", n)
+		}
+		return wire.Exited{Cause: wire.Finished}
+	}
+	s.applyPolicy(asks)
+	wantText(t, s.does(m, onTerminal("open")), false, "ready")
+	m.calls <- wants("c", "touch f", policy.WorkspaceWrite)
+	s.send("more", "go on")
+	s.decide(yes(s.pending()))
+	s.answered("more")
+	if len(s.rw.Starts()) != 1 {
+		t.Error("the granted call did not run")
+	}
+	wantText(t, s.does(m, onTerminal("read")), true, "The terminal main is gone: a call was let run once")
+	wantLaws(t, s, m)
+}
+
+func (s *session) livingTerminals() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.livingLocked()
+}
