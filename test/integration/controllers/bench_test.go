@@ -51,6 +51,7 @@ type bench struct {
 	ca      *authority.Authority
 	managed func(ctrl.Manager, *controllers.SessionReconciler) error // adds to a manager; nil adds nothing
 	woken   chan struct{}
+	manager ctrl.Manager // of serve
 
 	mu    sync.Mutex
 	agent *agenttest.Agent

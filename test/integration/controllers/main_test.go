@@ -58,6 +58,11 @@ func run(m *testing.M) (int, error) {
 	env := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{CRDs: crds}}
 	// As on OpenShift: who sets an owner that blocks deletion must be allowed to.
 	env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	clean, err := audit(env)
+	if err != nil {
+		return 1, err
+	}
+	defer clean()
 	base, err := env.Start()
 	if err != nil {
 		return 1, fmt.Errorf("starting the apiserver: %w", err)
@@ -67,7 +72,7 @@ func run(m *testing.M) (int, error) {
 	if admin, err = client.New(base, client.Options{Scheme: scheme}); err != nil {
 		return 1, err
 	}
-	user, err := env.AddUser(envtest.User{Name: "operator"}, nil)
+	user, err := env.AddUser(envtest.User{Name: operatorName}, nil)
 	if err != nil {
 		return 1, fmt.Errorf("adding the operator's user: %w", err)
 	}
@@ -78,6 +83,8 @@ func run(m *testing.M) (int, error) {
 	}
 	return m.Run(), nil
 }
+
+const operatorName = "operator"
 
 // crds are the generated CRDs, from the package that embeds them: a change of a file
 // that is read here would not make the test run again.

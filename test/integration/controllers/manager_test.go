@@ -22,12 +22,25 @@ import (
 )
 
 // serve runs the whole operator, with cache, watches and queue, on the bench's session.
-func (b *bench) serve() {
+func (b *bench) serve(changes ...func(*ctrl.Options, *link.Options)) {
 	b.t.Helper()
-	m, err := ctrl.NewManager(operator, ctrl.Options{
+	options := ctrl.Options{
 		Scheme: scheme, Cache: controllers.CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)}, // several tests run one, one after the other
-	})
+	}
+	links := link.Options{Credentials: b.ca, Failed: controllers.CountLinkError, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		b.mu.Lock()
+		agent := b.agent
+		b.mu.Unlock()
+		if agent == nil {
+			return nil, errors.New("no agent yet")
+		}
+		return new(net.Dialer).DialContext(ctx, network, agent.Addr)
+	}}
+	for _, change := range changes {
+		change(&options, &links)
+	}
+	m, err := ctrl.NewManager(operator, options)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -36,15 +49,8 @@ func (b *bench) serve() {
 		Client: m.GetClient(), Live: m.GetAPIReader(), Authority: b.ca, AgentImage: "agent:1",
 		Recorder: m.GetEventRecorder("agentsession-operator"), Now: time.Now,
 	}
-	r.Links = link.New(ctx, link.Options{Credentials: b.ca, Wake: r.Wake, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		b.mu.Lock()
-		agent := b.agent
-		b.mu.Unlock()
-		if agent == nil {
-			return nil, errors.New("no agent yet")
-		}
-		return new(net.Dialer).DialContext(ctx, network, agent.Addr)
-	}})
+	links.Wake = r.Wake
+	r.Links, b.manager = link.New(ctx, links), m
 	if err := r.SetupWithManager(ctx, m); err != nil {
 		b.t.Fatal(err)
 	}
