@@ -23,6 +23,10 @@ var (
 		Help:    "Where that time goes: until a reconcile begins (queue), until the agent has confirmed (agent), until the status is written (write).",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"stage"})
+	reconcileCauses = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentsession_reconcile_causes_total",
+		Help: "What had sessions looked at: a change of an object of that kind, something that an agent said, time, or an error.",
+	}, []string{"cause"})
 	linkErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentsession_link_errors_total",
 		Help: "Exchanges with agents that failed, by how.",
@@ -30,7 +34,10 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(policyApplied, policyStages, linkErrors)
+	metrics.Registry.MustRegister(policyApplied, policyStages, reconcileCauses, linkErrors)
+	for _, cause := range Causes() {
+		reconcileCauses.WithLabelValues(cause)
+	}
 	for _, kind := range link.Kinds() {
 		linkErrors.WithLabelValues(kind)
 	}

@@ -57,7 +57,7 @@ type SessionReconciler struct {
 func (r *SessionReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	w, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {
-		return reconcile.Result{}, err
+		return outcome{err: err}.result()
 	}
 	if w.session == nil {
 		r.Links.Forget(req.NamespacedName)
@@ -144,7 +144,11 @@ func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
 
 func (o outcome) result() (reconcile.Result, error) {
 	if o.err != nil {
+		countCause(causeError)
 		return reconcile.Result{}, o.err
+	}
+	if o.after > 0 {
+		countCause(causeTime)
 	}
 	return reconcile.Result{RequeueAfter: o.after}, nil
 }
@@ -152,6 +156,7 @@ func (o outcome) result() (reconcile.Result, error) {
 // Wake has a session looked at, because its agent said something new.
 func (r *SessionReconciler) Wake(session types.NamespacedName) {
 	if q := r.queue.Load(); q != nil {
+		countCause(causeAgent)
 		(*q).Add(reconcile.Request{NamespacedName: session})
 	}
 }

@@ -81,13 +81,13 @@ func (r *SessionReconciler) SetupWithManager(ctx context.Context, m ctrl.Manager
 	return builder.ControllerManagedBy(m).
 		Named("agentsession").
 		// A status that changes is our own writing.
-		For(&v1alpha1.AgentSession{}, builder.WithPredicates(r.seen(), predicate.GenerationChangedPredicate{})).
-		Owns(&corev1.Pod{}).
+		For(&v1alpha1.AgentSession{}, builder.WithPredicates(r.seen(), predicate.GenerationChangedPredicate{}, caused(causeSession))).
+		Owns(&corev1.Pod{}, builder.WithPredicates(caused(causePod))).
 		Watches(&v1alpha1.SessionMessage{}, handler.EnqueueRequestsFromMapFunc(sessionOfMessage),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.AgentSessionClass{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfClass)).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfNamespace), builder.WithPredicates(ceilingChanged())).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(sessionOfClaim)).
+			builder.WithPredicates(predicate.GenerationChangedPredicate{}, caused(causeMessage))).
+		Watches(&v1alpha1.AgentSessionClass{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfClass), builder.WithPredicates(caused(causeClass))).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfNamespace), builder.WithPredicates(ceilingChanged(), caused(causeNamespace))).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(sessionOfClaim), builder.WithPredicates(caused(causeVolume))).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue.Store(&q)
 			return nil

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
@@ -111,6 +112,9 @@ func run(ctx context.Context, o options) error {
 		Elected: m.Elected(), InUse: r.AuthoritiesInUse, Changed: r.LookAgain,
 	}); err != nil {
 		return fmt.Errorf("adding the keeper of the certificate authority: %w", err)
+	}
+	if err := metrics.Registry.Register(controllers.Census(m.GetCache())); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := r.SetupWithManager(ctx, m); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
