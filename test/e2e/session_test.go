@@ -46,6 +46,13 @@ func newNamespace(t *testing.T) string {
 	return name
 }
 
+// cleanup is a context for what has to be removed after a test.
+func cleanup(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // newSession applies a session and waits until it is ready.
 func newSession(t *testing.T, mode string) *session {
 	t.Helper()
