@@ -181,6 +181,9 @@ func enforcedOf(w *world, completed, suspended verdict) verdict {
 	if suspended.is() {
 		return no(v1alpha1.ReasonSuspended, "The session is suspended: no tool runs.")
 	}
+	if w.pod != nil && w.pod.DeletionTimestamp != nil {
+		return no(v1alpha1.ReasonAwaitingProbe, "The pod is going away; the next one proves anew what its node can enforce.")
+	}
 	if p := w.problem(wire.LandlockUnavailable, wire.ProbeFailed, wire.BelowMinimum); p != nil {
 		return no(string(p.Reason), "%s", message(p))
 	}

@@ -32,14 +32,10 @@ const (
 
 // setDesired hands the agent what is wanted and takes what it answers.
 func (r *SessionReconciler) setDesired(ctx context.Context, w *world) outcome {
-	if w.completed() != nil {
-		r.Links.Forget(nameOf(w.session))
-		return outcome{}
-	}
-	if w.pod == nil {
+	if w.pod == nil || w.completed() != nil && !w.leaving() {
 		r.Links.Forget(nameOf(w.session))
 	}
-	if !w.podUp() || !w.started() {
+	if !w.podUp() || !w.started() || w.completed() != nil {
 		return outcome{}
 	}
 	e := endpointOf(w)
@@ -48,7 +44,7 @@ func (r *SessionReconciler) setDesired(ctx context.Context, w *world) outcome {
 		w.observation.Unreachable, w.observation.Trouble = true, "it believes a certificate authority that the operator does not have"
 		return outcome{}
 	}
-	if w.policy == nil {
+	if w.policy == nil || w.leaving() || !r.memory.told(w.session, w.pod).IsZero() {
 		w.observation = r.Links.Last(e) // nothing new can be said; what is known stays known
 		return outcome{}
 	}
@@ -129,7 +125,7 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Workspace:    wire.Workspace,
 			MinimumLevel: minimumOf(class),
 
-			Limits:         limitsOf(s.Spec.Limits, class.Spec.Limits),
+			Limits:         limitsOf(withDefaults(s.Spec.Limits, class.Spec.Defaults.Limits), class.Spec.Limits),
 			RuntimeContext: wire.RuntimeContext(s.Spec.RuntimeContext),
 			GraceSeconds:   class.Spec.Termination.GraceSeconds,
 		},
@@ -143,6 +139,18 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 		d.LogHead = wire.LogHead{Seq: uint64(l.LastSeq), Digest: l.Digest}
 	}
 	return d
+}
+
+// withDefaults are the session's limits, and the default ones where it has none.
+func withDefaults(own, defaults *v1alpha1.Limits) *v1alpha1.Limits {
+	if own == nil || defaults == nil {
+		return cmp.Or(own, defaults)
+	}
+	return &v1alpha1.Limits{
+		MaxTurns:        cmp.Or(own.MaxTurns, defaults.MaxTurns),
+		MaxStepsPerTurn: cmp.Or(own.MaxStepsPerTurn, defaults.MaxStepsPerTurn),
+		MaxTotalTokens:  cmp.Or(own.MaxTotalTokens, defaults.MaxTotalTokens),
+	}
 }
 
 // limitsOf is, part by part, the lower of the limits that are set.

@@ -68,24 +68,25 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
+// idlePolicy is the session's, else its class's default. A default does not ask for what
+// the session's storage does not allow.
 func (w *world) idlePolicy() v1alpha1.IdlePolicy {
 	if p := w.session.Spec.IdlePolicy; p != nil {
 		return *p
 	}
-	return v1alpha1.IdlePolicy{}
+	if w.class == nil || w.class.Spec.Defaults.IdlePolicy == nil {
+		return v1alpha1.IdlePolicy{}
+	}
+	p := *w.class.Spec.Defaults.IdlePolicy
+	if !w.persistent() {
+		p.SuspendAfterSeconds = nil
+	}
+	return p
 }
 
 // idledOut reports whether the session has been idle for so long that it is suspended.
 func (w *world) idledOut() bool {
 	return w.persistent() && w.past(w.idleSince(), w.idlePolicy().SuspendAfterSeconds)
-}
-
-// suspendIdle removes the pod of a session that has been idle for long enough.
-func (r *SessionReconciler) suspendIdle(ctx context.Context, w *world) outcome {
-	if w.completed() != nil || !w.podUp() || !w.idledOut() {
-		return outcome{}
-	}
-	return r.removePod(ctx, w)
 }
 
 // expiry says why the session is to be deleted now; "" when it is not.

@@ -76,6 +76,16 @@ func TestTime(t *testing.T) {
 			w.session.Spec.IdlePolicy = policyOf(60, 0)
 			ephemeral(w)
 		}, false, false, 0},
+		"idle, by the class's default":                {func(w *world) { w.class.Spec.Defaults.IdlePolicy = policyOf(601, 0) }, false, false, time.Second},
+		"idle for long enough by the class's default": {func(w *world) { w.class.Spec.Defaults.IdlePolicy = policyOf(600, 660) }, true, false, time.Minute},
+		"the session's own policy holds": {func(w *world) {
+			w.session.Spec.IdlePolicy, w.class.Spec.Defaults.IdlePolicy = policyOf(0, 601), policyOf(60, 600)
+		}, false, false, time.Second},
+		"a default does not suspend on an EmptyDir, and deletes": {func(w *world) {
+			w.class.Spec.Defaults.IdlePolicy = policyOf(60, 601)
+			ephemeral(w)
+		}, false, false, time.Second},
+		"the class is gone, and its default with it": {func(w *world) { w.class = nil }, false, false, 0},
 		"a message waits": {func(w *world) { w.session.Spec.IdlePolicy = policyOf(60, 600); w.messages = waiting }, false, false, 0},
 		"a turn runs": {func(w *world) {
 			w.session.Spec.IdlePolicy = policyOf(60, 600)
@@ -204,6 +214,13 @@ func TestIdleConditions(t *testing.T) {
 	w.messages = []v1alpha1.SessionMessage{{}}
 	if plan, _ := planPod(w); plan != createPod {
 		t.Errorf("planPod() = %d with a message that waits", plan)
+	}
+	// A class's default does not put a session into the wrong that never asked for it.
+	w = settled()
+	w.class.Spec.Defaults.IdlePolicy = policyOf(60, 0)
+	s = statusOf(w)
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionTrue {
+		t.Errorf("Ready is %+v", c)
 	}
 	// Where it cannot be kept, it is said at once and not when the time has come.
 	w = settled()

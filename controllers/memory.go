@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -28,6 +29,8 @@ type remembered struct {
 	taken   time.Time              // when a reconcile began with it
 	spare   incarnation            // whose link Secret was created and whose pod was not
 	linked  string                 // incarnation of the pod that was seen last, whose link Secret is to go with it
+	leaving types.UID              // the pod whose agent was told that it is about to go
+	told    time.Time              // when
 }
 
 // incarnation is one pod of a session, and the root that signed its link Secret.
@@ -141,6 +144,26 @@ func (m *memory) setLinked(s *v1alpha1.AgentSession, incarnation string) {
 		r.linked = incarnation
 		m.putLocked(s, r)
 	}
+}
+
+// tell remembers that a pod's agent has been told that the pod is about to go.
+func (m *memory) tell(s *v1alpha1.AgentSession, pod *corev1.Pod, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(s)
+	r.leaving, r.told = pod.UID, now
+	m.putLocked(s, r)
+	return now
+}
+
+// told returns when that was; zero when it was not.
+func (m *memory) told(s *v1alpha1.AgentSession, pod *corev1.Pod) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.ofLocked(s); pod != nil && r.leaving == pod.UID {
+		return r.told
+	}
+	return time.Time{}
 }
 
 func (m *memory) forget(name types.NamespacedName) {

@@ -67,7 +67,7 @@ func messageStatus(w *world, m *v1alpha1.SessionMessage) v1alpha1.SessionMessage
 			ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(w.now),
 		})
 	}
-	if w.session != nil {
+	if w.session != nil && !sessionOver(m) {
 		if i := w.findMessage(string(m.UID)); i >= 0 {
 			o := w.observation.Observed.Messages[i]
 			status.Sequence = int64(o.Sequence)

@@ -40,14 +40,14 @@ func planPod(w *world) (podPlan, time.Duration) {
 	case w.foreign:
 		return leavePod, slowly
 	case w.completed() != nil:
-		if p != nil && p.DeletionTimestamp == nil && !ended(p) {
+		if p != nil && p.DeletionTimestamp == nil && !ended(p) && !w.leaving() {
 			return removePod, 0
 		}
 		return leavePod, 0
 	case lost(w) != "", w.started() && !w.persistent():
 		return leavePod, 0
 	case w.suspending():
-		if p != nil && p.DeletionTimestamp == nil {
+		if p != nil && p.DeletionTimestamp == nil && !w.leaving() {
 			return removePod, 0
 		}
 		return leavePod, 0

@@ -29,13 +29,17 @@ func TestPodPlan(t *testing.T) {
 		"refused just now": {func(w *world) {
 			w.session.Status.StartTime, w.pod.Status.Phase, w.pod.CreationTimestamp = nil, corev1.PodFailed, metav1.NewTime(noon)
 		}, leavePod},
-		"lost, and the volume is there":      {func(w *world) { w.persist(); w.pod = nil }, createPod},
-		"lost with its volume":               {func(w *world) { w.persist(); w.pod, w.claim = nil, nil }, leavePod},
-		"its claim goes before it starts":    {func(w *world) { w.persist(); w.session.Status.StartTime, w.claim = nil, nil }, removePod},
-		"evicted, and the volume is there":   {func(w *world) { w.persist(); w.pod.Status.Phase = corev1.PodFailed }, removePod},
-		"going away, and the volume stays":   {func(w *world) { w.persist(); w.pod.DeletionTimestamp = new(metav1.NewTime(noon)) }, leavePod},
-		"lost, and the session not accepted": {func(w *world) { w.persist(); w.pod, w.refused = nil, refuse("x", "x") }, leavePod},
-		"to be suspended":                    {func(w *world) { w.persist(); w.session.Spec.Suspend = true }, removePod},
+		"lost, and the volume is there":              {func(w *world) { w.persist(); w.pod = nil }, createPod},
+		"lost with its volume":                       {func(w *world) { w.persist(); w.pod, w.claim = nil, nil }, leavePod},
+		"its claim goes before it starts":            {func(w *world) { w.persist(); w.session.Status.StartTime, w.claim = nil, nil }, removePod},
+		"evicted, and the volume is there":           {func(w *world) { w.persist(); w.pod.Status.Phase = corev1.PodFailed }, removePod},
+		"going away, and the volume stays":           {func(w *world) { w.persist(); w.pod.DeletionTimestamp = new(metav1.NewTime(noon)) }, leavePod},
+		"lost, and the session not accepted":         {func(w *world) { w.persist(); w.pod, w.refused = nil, refuse("x", "x") }, leavePod},
+		"to be suspended, and its agent can be told": {func(w *world) { w.persist(); w.session.Spec.Suspend = true }, leavePod},
+		"to be suspended, and no agent runs": {func(w *world) {
+			w.persist()
+			w.session.Spec.Suspend, w.pod.Status.PodIP = true, ""
+		}, removePod},
 		"being suspended": {func(w *world) {
 			w.persist()
 			w.session.Spec.Suspend, w.pod.DeletionTimestamp = true, new(metav1.NewTime(noon))
@@ -46,9 +50,11 @@ func TestPodPlan(t *testing.T) {
 			w.session.Spec.Suspend, w.session.Status.StartTime, w.pod = true, nil, nil
 		}, leavePod},
 		"suspended while it is created": {func(w *world) { w.session.Spec.Suspend, w.session.Status.StartTime = true, nil }, removePod},
-		"finished, and still running": {func(w *world) {
+		"finished, and its log is lost": {func(w *world) {
 			meta.SetStatusCondition(&w.session.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionCompleted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStateLost})
 		}, removePod},
+		"finished, and its agent can be told": {func(w *world) { complete(w, 0) }, leavePod},
+		"finished, and its class is gone":     {func(w *world) { complete(w, 0); w.class, w.policy = nil, nil }, removePod},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := settled()

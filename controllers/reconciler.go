@@ -83,7 +83,7 @@ func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	out := r.ensurePod(ctx, w)
 	out = out.and(r.setDesired(ctx, w))
 	out = out.and(r.endOverdue(ctx, w))
-	out = out.and(r.suspendIdle(ctx, w))
+	out = out.and(r.settle(ctx, w))
 	out = out.and(r.replaceOutdated(ctx, w))
 	// A session may be finished once the senders are told, and not before.
 	written := r.tellSenders(ctx, w)
@@ -115,7 +115,7 @@ func (r *SessionReconciler) writeStatus(ctx context.Context, w *world) outcome {
 	case unchanged:
 		return outcome{}
 	case countersOnly:
-		if wait := r.memory.lastWrite(w.session).Add(countersEvery).Sub(w.now); wait > 0 {
+		if wait := r.memory.lastWrite(w.session).Add(countersEvery).Sub(w.now); wait > 0 && !w.lastWord {
 			return outcome{after: wait}
 		}
 	case changedMore:

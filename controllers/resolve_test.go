@@ -70,3 +70,24 @@ func TestLimitsOf(t *testing.T) {
 		t.Errorf("limitsOf() = %+v without any", got)
 	}
 }
+
+// A default holds, limit by limit, where the session is silent; the class's limits stand beside it.
+func TestDefaultLimits(t *testing.T) {
+	defaults := &v1alpha1.Limits{MaxTurns: 10, MaxStepsPerTurn: 20, MaxTotalTokens: 30}
+	for name, tc := range map[string]struct {
+		own, defaults, class *v1alpha1.Limits
+		want                 wire.SessionLimits
+	}{
+		"nobody says anything":               {nil, nil, nil, wire.SessionLimits{}},
+		"the session is silent":              {nil, defaults, nil, wire.SessionLimits{MaxTurns: 10, MaxStepsPerTurn: 20, MaxTotalTokens: 30}},
+		"the session asks for more":          {&v1alpha1.Limits{MaxTurns: 100}, defaults, nil, wire.SessionLimits{MaxTurns: 100, MaxStepsPerTurn: 20, MaxTotalTokens: 30}},
+		"more than the class allows":         {&v1alpha1.Limits{MaxTurns: 100}, defaults, &v1alpha1.Limits{MaxTurns: 50}, wire.SessionLimits{MaxTurns: 50, MaxStepsPerTurn: 20, MaxTotalTokens: 30}},
+		"a default beyond the class's limit": {nil, defaults, &v1alpha1.Limits{MaxTurns: 5}, wire.SessionLimits{MaxTurns: 5, MaxStepsPerTurn: 20, MaxTotalTokens: 30}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := limitsOf(withDefaults(tc.own, tc.defaults), tc.class); got != tc.want {
+				t.Errorf("the limits are %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}

@@ -50,6 +50,7 @@ type world struct {
 	podRefused  *refusal         // why there is no pod
 	observation link.Observation // of the agent
 	stranger    bool             // the agent believes another operator
+	lastWord    bool             // nothing more will be heard of it
 }
 
 func (r *SessionReconciler) observe(ctx context.Context, name types.NamespacedName) (*world, error) {

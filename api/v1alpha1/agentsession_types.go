@@ -116,7 +116,8 @@ type AgentSessionSpec struct {
 	RuntimeContext RuntimeContext `json:"runtimeContext,omitempty"`
 
 	// limits bound what the session may do. They can change at any time. The
-	// class may set limits too: of two the lower one holds. Unset: the class's.
+	// class may set limits too: of two the lower one holds. What is unset is as the
+	// class says, in defaults.limits or limits.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
@@ -129,7 +130,7 @@ type AgentSessionSpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// idlePolicy says what becomes of the session when it waits for a message for
-	// long. Unset: nothing.
+	// long. Unset: what the class says in defaults.idlePolicy, else nothing.
 	// +optional
 	IdlePolicy *IdlePolicy `json:"idlePolicy,omitempty"`
 

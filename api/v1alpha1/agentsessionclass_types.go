@@ -91,6 +91,11 @@ type AgentSessionClassSpec struct {
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
+	// defaults are what sessions have that do not say otherwise. They can be changed
+	// at any time and hold at once.
+	// +optional
+	Defaults SessionDefaults `json:"defaults,omitzero"`
+
 	// ceiling is the widest policy that sessions of this class may have.
 	// Lowering it narrows running sessions at once.
 	// +required
@@ -124,6 +129,20 @@ type AgentSessionClassSpec struct {
 	// Unset: OnRestart.
 	// +optional
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
+}
+
+// SessionDefaults are what sessions have that do not say otherwise.
+type SessionDefaults struct {
+	// idlePolicy of sessions that have none. Of a session whose storage ends with its
+	// pod, suspendAfterSeconds is left out: it could not go on. Unset: nothing becomes of
+	// a session that waits.
+	// +optional
+	IdlePolicy *IdlePolicy `json:"idlePolicy,omitempty"`
+
+	// limits of sessions, each where the session leaves it unset. The limits of the
+	// class itself hold beside them. Unset: none.
+	// +optional
+	Limits *Limits `json:"limits,omitempty"`
 }
 
 // History is how much of what is over stays in the apiserver.

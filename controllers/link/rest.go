@@ -33,7 +33,7 @@ func goalOf(d wire.Desired) goal {
 	if err != nil {
 		return goal{} // which no agent reaches
 	}
-	return goal{doc.Digest, d.Stamp.SessionGeneration, d.Stop}
+	return goal{doc.Digest, d.Stamp.SessionGeneration, d.Stop || d.Suspend}
 }
 
 // moment is a point in the life of an agent.

@@ -84,7 +84,9 @@ type Agent struct {
 	headerDone bool         // the header was compared with the configuration in this boot
 	headSeen   bool         // the log was compared with what status knows
 	lost       *wire.Problem
-	stopping   bool
+	stopping   bool // for good
+	suspending bool // until the next boot
+	settled    bool // one of both is done
 
 	target    *pushed // the newest policy accepted
 	applied   *pushed // the newest policy applied in this boot

@@ -145,6 +145,12 @@ func (a *Agent) acceptLocked(d wire.Desired, doc policy.Document) error {
 			a.stopTurn(errStopped)
 		}
 	}
+	if d.Suspend && !a.suspending {
+		a.suspending = true
+		if a.stopTurn != nil {
+			a.stopTurn(errSuspended)
+		}
+	}
 	a.publishLocked()
 	return nil
 }

@@ -56,7 +56,7 @@ func (f *fold) limitMet(l wire.SessionLimits) *end {
 // stopText says, for the result of a call, why it was stopped or not begun.
 func stopText(ctx context.Context) string {
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errStopped), errors.Is(cause, errCancelled):
+	case errors.Is(cause, errStopped), errors.Is(cause, errCancelled), errors.Is(cause, errSuspended):
 		return cause.Error()
 	case cause != nil:
 		return "the agent is being restarted"

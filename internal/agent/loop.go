@@ -18,6 +18,8 @@ import (
 var (
 	errStopped   = errors.New("the session was stopped")
 	errCancelled = errors.New("the turn was cancelled")
+	// errSuspended leaves the turn open, too.
+	errSuspended = errors.New("the session is being suspended")
 )
 
 // turns answers one message after the other.
@@ -41,13 +43,18 @@ func (a *Agent) openTurn() (context.Context, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	err := a.awaitLocked(a.root, func() bool {
-		return a.stopping || a.f.ended || a.readyLocked() && (a.f.turn.open || a.f.next() >= 0)
+		return a.stopping || a.suspending || a.f.ended || a.readyLocked() && (a.f.turn.open || a.f.next() >= 0)
 	})
 	if err != nil {
 		return nil, err
 	}
 	if a.stopping || a.f.ended {
 		return nil, a.endLocked()
+	}
+	if a.suspending {
+		a.settled = true
+		a.publishLocked()
+		return nil, errSuspended
 	}
 	ctx, cancel := context.WithCancelCause(a.root)
 	a.stopTurn = cancel
@@ -66,6 +73,8 @@ func (a *Agent) openTurn() (context.Context, error) {
 // endLocked writes the session's last event. The agent stays to be observed.
 func (a *Agent) endLocked() error {
 	if a.f.ended {
+		a.settled = true
+		a.publishLocked()
 		return errStopped
 	}
 	a.closed = true
@@ -77,6 +86,7 @@ func (a *Agent) endLocked() error {
 	if err := a.recordLocked(append(entries, entry{eventlog.TypeSessionEnd, eventlog.SessionEnd{Reason: ReasonStopped}})...); err != nil {
 		return err
 	}
+	a.settled = true
 	a.publishLocked()
 	return errStopped
 }
@@ -88,6 +98,9 @@ func (a *Agent) runTurn(ctx context.Context) error {
 	for {
 		if end := a.turnEnds(ctx); end != nil {
 			return a.endTurn(*end)
+		}
+		if errors.Is(context.Cause(ctx), errSuspended) {
+			return nil
 		}
 		err := a.runStep(ctx)
 		if fatal := a.fatalError(); fatal != nil {

@@ -23,7 +23,7 @@ func (a *Agent) observeLocked() wire.Observed {
 		Wire: wire.Version, SessionUID: a.o.SessionUID, Incarnation: a.o.Incarnation, PodUID: a.o.PodUID,
 		Boot: uint64(a.boot), Containers: containers, Usage: a.f.usage,
 		Activity: wire.Activity{State: a.activityLocked(), Turns: a.f.turns, Steps: a.f.steps, Calls: a.running, Terminals: a.livingLocked()},
-		Messages: a.messagesLocked(), Approvals: a.approvalsLocked(), Problems: a.problemsLocked(containers),
+		Messages: a.messagesLocked(), Approvals: a.approvalsLocked(), Problems: a.problemsLocked(containers), Settled: a.settled,
 	}
 	if a.tools != nil {
 		o.Unconfirmed, _ = a.tools.Unconfirmed(a.drains)

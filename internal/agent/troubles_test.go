@@ -261,11 +261,47 @@ func TestStopEndsTheSession(t *testing.T) {
 	if got := s.answered("m1"); got.Reason != ReasonStopped {
 		t.Errorf("the turn ended with %+v", got)
 	}
-	s.await("idle", func(o wire.Observed) bool { return o.Activity.State == wire.Idle })
+	s.await("settled", func(o wire.Observed) bool { return o.Settled && o.Activity.State == wire.Idle })
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if events := s.events(); events[len(events)-1].Type != eventlog.TypeSessionEnd {
 		t.Errorf("the log ends with %s", events[len(events)-1].Type)
+	}
+}
+
+// Suspend stops what runs and leaves the turn open: the result of the call is known and
+// logged, nothing starts any more, and the next boot goes on.
+func TestSuspendLeavesTheTurnOpen(t *testing.T) {
+	started := make(chan string, 1)
+	model := newEndpoint(t, once(bash("c1", "sleep 1000")))
+	s := start(t, model, untilEnded(started))
+	s.switchTo(policy.WorkspaceWrite)
+	s.send("m1", "go")
+	<-started
+	s.desired.Suspend = true
+	s.push(policy.WorkspaceWrite)
+	s.await("settled", func(o wire.Observed) bool { return o.Settled })
+	results := all[eventlog.ToolResult](t, s.events(), eventlog.TypeToolResult)
+	if len(results) != 1 || !strings.Contains(results[0].Text, "suspended") {
+		t.Errorf("the results are %+v", results)
+	}
+	if n, requests := len(all[eventlog.TurnEnd](t, s.events(), eventlog.TypeTurnEnd)), len(model.seen()); n != 0 || requests != 1 {
+		t.Errorf("%d turns ended, %d requests were made", n, requests)
+	}
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.desired.Suspend = false
+	s.boot()
+	s.push(policy.WorkspaceWrite)
+	if got := s.answered("m1"); got.Reason != ReasonCompleted {
+		t.Errorf("the turn ended with %+v", got)
+	}
+	if got := s.await("one boot", func(wire.Observed) bool { return true }); got.Settled {
+		t.Error("a boot that nobody has asked to rest is settled")
+	}
+	if again := all[eventlog.ToolResult](t, s.events(), eventlog.TypeToolResult); len(again) != 1 {
+		t.Errorf("the call has %d results", len(again))
 	}
 }

@@ -42,7 +42,10 @@ type Desired struct {
 	// Decisions are what people said to the approvals that the agent shows. One that is for
 	// nothing that is open changes nothing.
 	Decisions []Decision `json:"decisions,omitempty"`
-	Stop      bool       `json:"stop,omitempty"` // finish the log and end
+	Stop      bool       `json:"stop,omitempty"` // finish the log and end: the session is over
+	// Suspend is for a pod that is about to go while its session goes on in another: what runs is
+	// stopped, its results are logged, the turn stays open, and nothing starts any more.
+	Suspend bool `json:"suspend,omitempty"`
 }
 
 // Config is what the loop needs of session and class. The agent takes it into the
@@ -172,6 +175,8 @@ type Observed struct {
 	Messages   []MessageStatus `json:"messages,omitempty"`
 	Approvals  []Approval      `json:"approvals,omitempty"` // that wait for a person
 	Problems   []Problem       `json:"problems,omitempty"`
+	// Settled is set once the agent has done what Stop or Suspend asks: its log is complete.
+	Settled bool `json:"settled,omitempty"`
 }
 
 // Applied says which policy is enforced and told.

@@ -106,6 +106,9 @@ func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 		"a huge system prompt":     {set("spec.systemPrompt", strings.Repeat("a", 65537)), "spec.systemPrompt: Too long"},
 		"a wide system prompt":     {set("spec.systemPrompt", strings.Repeat("ä", 32769)), "systemPrompt is larger than 65536 bytes: shorten it"},
 		"limits":                   {set("spec.limits", object{"maxTurns": int64(10), "maxStepsPerTurn": int64(5), "maxTotalTokens": int64(1000)}), ""},
+		"defaults":                 {set("spec.defaults", object{"idlePolicy": object{"suspendAfterSeconds": int64(60)}, "limits": object{"maxTurns": int64(5)}}), ""},
+		"an empty default policy":  {set("spec.defaults", object{"idlePolicy": object{}}), "idlePolicy is empty"},
+		"a default in the past":    {set("spec.defaults", object{"idlePolicy": object{"suspendAfterSeconds": int64(60), "deleteAfterSeconds": int64(60)}}), "deleteAfterSeconds must be greater"},
 		"no step at all":           {set("spec.limits.maxStepsPerTurn", int64(0)), "spec.limits.maxStepsPerTurn: Invalid value"},
 		"what is not enforced yet": {set("spec.runtimeClassName", "gvisor"), `unknown field "spec.runtimeClassName"`},
 	}.run(t, class)

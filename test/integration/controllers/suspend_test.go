@@ -151,7 +151,7 @@ func TestASuspendedSessionKeepsItsStateAndGoesOn(t *testing.T) {
 	b.until("Ready=True/Running")
 	b.deliver(m)
 	push := b.agent.Pushes()[0]
-	if push.LogHead != (wire.LogHead{Seq: 9, Digest: "aa"}) || b.session().Status.Applied.Mode != v1alpha1.ModeWorkspaceWrite {
+	if push.LogHead != (wire.LogHead{Seq: 10, Digest: "aa"}) || b.session().Status.Applied.Mode != v1alpha1.ModeWorkspaceWrite {
 		t.Errorf("the new agent was told of the log %+v", push.LogHead)
 	}
 	if b.claim().UID != c.UID {

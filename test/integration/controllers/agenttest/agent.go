@@ -43,6 +43,7 @@ type Agent struct {
 	misdirect bool
 	held      chan struct{} // pushes wait until it is closed
 	onPush    func(wire.Desired)
+	restless  bool // it never settles
 }
 
 // Identity is whose agent it is.
@@ -181,6 +182,13 @@ func (a *Agent) track(c net.Conn, s http.ConnState) {
 	}
 }
 
+// NeverSettle makes the agent ignore that its pod is about to go.
+func (a *Agent) NeverSettle() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.restless = true
+}
+
 // OnPush is called with every desired state before it is looked at. It may take its time.
 func (a *Agent) OnPush(f func(wire.Desired)) {
 	a.mu.Lock()
@@ -264,6 +272,11 @@ func (a *Agent) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status := a.applyLocked(d, doc)
+	if (d.Stop || d.Suspend) && !a.observed.Settled && !a.restless {
+		a.observed.Settled = true
+		a.observed.Log.Seq++
+		a.changedLocked()
+	}
 	answer(w, status, a.observed)
 }
 
