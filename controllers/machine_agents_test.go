@@ -85,6 +85,10 @@ func (a *agent) take(d wire.Desired) *policy.Stamp {
 		return a.stamp
 	}
 	before := len(a.messages)
+	if (d.Stop || d.Suspend) && !a.observed.Settled && !a.drains {
+		a.observed.Settled = true
+		a.said()
+	}
 	for _, m := range d.Messages {
 		if !slices.ContainsFunc(a.messages, func(s wire.MessageStatus) bool { return s.UID == m.UID }) {
 			a.messages = append(a.messages, wire.MessageStatus{UID: m.UID, State: wire.Delivered, Sequence: a.seq + 1})
@@ -123,7 +127,7 @@ func (a *agent) confirm() {
 // answer ends the turn of the oldest open message.
 func (a *agent) answer(reason string) {
 	i := slices.IndexFunc(a.messages, func(m wire.MessageStatus) bool { return m.State == wire.Delivered })
-	if i < 0 || a.observed.Activity.State != wire.InTurn {
+	if i < 0 || a.observed.Activity.State != wire.InTurn || a.observed.Settled {
 		return
 	}
 	a.turns++

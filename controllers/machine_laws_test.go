@@ -165,8 +165,15 @@ func (m *machine) pushed(e link.Endpoint, d wire.Desired) {
 	if s.Status.StartTime == nil {
 		m.t.Fatalf("an agent is told something before it is durable that it runs")
 	}
-	if isTrue(s.Status.Conditions, v1alpha1.ConditionCompleted) && m.last == nil {
+	completed := isTrue(s.Status.Conditions, v1alpha1.ConditionCompleted)
+	switch {
+	case m.last != nil: // a controller that is behind
+	case completed && (!d.Stop || len(d.Messages) > 0):
 		m.t.Fatalf("an agent is told something after its session finished")
+	case !completed && d.Stop:
+		m.t.Fatalf("an agent is told to end the log of a session that goes on")
+	case d.Stop && d.Suspend, d.Suspend && len(d.Messages) > 0:
+		m.t.Fatalf("an agent whose pod is about to go is told %+v", d)
 	}
 	for _, told := range d.Messages {
 		in := 0
