@@ -43,9 +43,10 @@ conformance: cluster images $(HELM) ## Test the confinement in the kernel of thi
 	CONFORMANCE_REPORTS='$(REPORTS)' go test -timeout 20m $(RUN) ./test/conformance/...
 	$(ENV) CONFORMANCE_REPORTS='$(REPORTS)' $(E2E) -run '^$(IN_A_SESSION)$$' ./test/e2e
 
-soak: kube-binaries ## Repeat what must never fail: 1,000 narrowings under load, 1,000 kills of the log's writer, 1,000 waits for a switch (root)
+soak: kube-binaries ## Repeat what must never fail: 1,000 narrowings under load, 1,000 kills of the log's writer, 1,000 switches in a session, 1,000 waits for a switch (root)
 	NARROWINGS=1000 go test -count=1 -timeout 30m -v -run TestAfterNarrowed ./test/conformance
 	EVENTLOG_TEST_KILLS=1000 go test -count=1 -timeout 30m -run Kill9 ./internal/agent/eventlog
+	SWITCHES=1000 go test -count=1 -timeout 30m -v -run TestSwitchesKeepTheCache ./internal/agent
 	$(ENV) WAITS=1000 go test -count=1 -timeout 30m -v -run TestWaitingForAMode ./test/integration/controllers
 
 e2e: cluster images $(HELM) ## Test on a real cluster
