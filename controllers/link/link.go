@@ -35,6 +35,9 @@ const (
 	pushTimeout = 10 * time.Second
 	firstRetry  = 50 * time.Millisecond
 	lastRetry   = 5 * time.Second
+	// lostRetry is how often an agent is tried that counts as unreachable. What the kubelet
+	// says of its pod, and every change of what is wanted, has it tried at once.
+	lostRetry = 30 * time.Second
 )
 
 // Endpoint is one incarnation of one session's agent.
@@ -182,6 +185,7 @@ func (l *Links) to(e Endpoint) *link {
 		cancel:   cancel,
 		wake:     func() { l.options.Wake(e.Session) },
 		answered: make(chan struct{}),
+		poked:    make(chan struct{}, 1),
 	}
 	l.links[e.Session] = k
 	return k

@@ -54,6 +54,7 @@ type link struct {
 	alarm   *time.Timer   // makes it due
 	place   *list.Element // among those that are kept; theirs to change
 
+	poked    chan struct{} // ends a pause between tries: something changed
 	answered chan struct{} // closed and replaced with every change
 	waiting  int           // callers of set that wait for it
 	owed     bool          // a caller of set left without an answer
@@ -71,6 +72,12 @@ func (k *link) set(ctx context.Context, body []byte, g goal, pulse uint64) (Obse
 		k.visit, k.linger = false, time.Time{}
 		if k.interrupt != nil {
 			k.interrupt()
+		}
+	}
+	if k.running && (changed || beats) && !k.since.IsZero() {
+		select {
+		case k.poked <- struct{}{}:
+		default:
 		}
 	}
 	if !k.running && (changed || beats || k.due) {
@@ -122,19 +129,24 @@ func (k *link) run() {
 			return
 		}
 		err := k.exchange(k.ctx, agent)
-		if err == nil {
+		switch {
+		case err == nil:
 			retry = firstRetry
 			continue
-		}
-		if k.ctx.Err() != nil {
+		case k.ctx.Err() != nil:
 			return
+		case errors.Is(err, errOverruled):
+			retry = max(retry, time.Second) // two operators must not take turns as fast as they can
+		case k.failed(err):
+			retry = lostRetry
 		}
-		k.failed(err)
 		select {
 		case <-k.ctx.Done():
+		case <-k.poked:
+			retry = firstRetry
 		case <-time.After(retry/2 + rand.N(retry)):
 		}
-		retry = min(2*retry, lastRetry)
+		retry = min(2*retry, max(lastRetry, retry))
 	}
 }
 
@@ -204,12 +216,29 @@ func (k *link) poll(ctx context.Context, agent *peer) error {
 	case err != nil:
 		return err
 	}
-	k.answer(0, o, nil)
+	if k.answer(0, o, nil) {
+		return errOverruled
+	}
 	return nil
 }
 
+// errOverruled says that another operator gave the agent another policy: one that was elected
+// before, and whose last push narrowed, which is never refused.
+var errOverruled = errors.New("another policy than the one that was pushed is applied")
+
+// overruled reports whether the agent changed to something else than what is wanted.
+func (g goal) overruled(before, now *wire.Observed) bool {
+	if before == nil || before.Applied == nil || now.Applied == nil || before.Boot != now.Boot {
+		return false
+	}
+	was, is := before.Applied, now.Applied
+	changed := was.Seq != is.Seq || was.Digest != is.Digest || was.Stamp.SessionGeneration != is.Stamp.SessionGeneration
+	return changed && (is.Digest != g.digest || is.Stamp.SessionGeneration != g.generation)
+}
+
 // answer takes in what the agent said: to a push of a version, or (0) to a poll.
-func (k *link) answer(version uint64, o *wire.Observed, refused *policy.Stamp) {
+// It reports whether what was pushed has to be pushed again.
+func (k *link) answer(version uint64, o *wire.Observed, refused *policy.Stamp) (overruled bool) {
 	k.mu.Lock()
 	news := k.trouble != "" || k.lost || refused != nil
 	k.trouble, k.since, k.lost = "", time.Time{}, false
@@ -218,6 +247,9 @@ func (k *link) answer(version uint64, o *wire.Observed, refused *policy.Stamp) {
 		news = news || before == nil || before.Boot != o.Boot || before.Revision != o.Revision
 		if before != nil && before.Boot != o.Boot {
 			k.pushed = 0 // an agent that was started anew has been told nothing yet
+		}
+		if overruled = version == 0 && k.goal.overruled(before, o); overruled {
+			k.pushed = 0
 		}
 		k.observed = o
 		if o.Activity.State != wire.Idle {
@@ -233,10 +265,12 @@ func (k *link) answer(version uint64, o *wire.Observed, refused *policy.Stamp) {
 		}
 	}
 	k.toldLocked(news)
+	return overruled
 }
 
-// failed takes in that an exchange failed.
-func (k *link) failed(err error) {
+// failed takes in that an exchange failed, and reports whether the agent counts as
+// unreachable.
+func (k *link) failed(err error) (lost bool) {
 	k.options.Failed(kindOf(err))
 	trouble := describe(err)
 	k.mu.Lock()
@@ -244,11 +278,12 @@ func (k *link) failed(err error) {
 	if k.since.IsZero() {
 		k.since = now
 	}
-	lost := now.Sub(k.since) >= unreachableAfter
+	lost = now.Sub(k.since) >= unreachableAfter
 	news := lost && (!k.lost || trouble != k.trouble)
 	k.trouble, k.lost = trouble, lost
 	k.pushed = 0 // whoever answers next may be an agent that was started anew
 	k.toldLocked(news)
+	return lost
 }
 
 // toldLocked lets waiting callers look again, or wakes the session where none is
