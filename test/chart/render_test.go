@@ -27,7 +27,7 @@ var renderings = map[string][]string{
 	"all-values": append([]string{
 		"--set", "image.repository=registry.example/a", "--set", "image.tag=123456789012", "--set", "image.pullPolicy=Always",
 		"--set", "image.pullSecrets[0].name=pull", "--set", "nodeSelector.disk=fast", "--set", "tolerations[0].operator=Exists",
-		"--set", "resources.limits.memory=1Gi", "--set", "metrics.service=true", "--set", "metrics.serviceMonitor=true",
+		"--set", "resources.limits.memory=1Gi", "--set", "metrics.service=true", "--set", "metrics.serviceMonitor=true", "--set", "replicas=2",
 		"--set", "defaultClass.name=strict", "--set", "defaultClass.toolsImage=debian:13", "--set", "defaultClass.systemPrompt=Be brief.",
 		"--set", "defaultClass.model.allowedNames={a,b}", "--set", "defaultClass.model.keySecretName=model-key",
 		"--set", "defaultClass.model.insecureHTTP=true", "--set", "defaultClass.ceiling.maxMode=read-only",
