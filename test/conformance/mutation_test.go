@@ -47,7 +47,7 @@ func TestWithoutALayer(t *testing.T) {
 				t.Log(err)
 			}
 			for _, f := range findings {
-				ofWorkspace := layers[f.Row] == conformance.OfWorkspace
+				ofWorkspace := rows[f.Row].Layer == conformance.OfWorkspace
 				if ofWorkspace {
 					tried++
 				}
@@ -93,10 +93,10 @@ func TestABrokenLayerRunsNothing(t *testing.T) {
 	}
 }
 
-var layers = func() map[string]conformance.Layer {
-	m := map[string]conformance.Layer{}
+var rows = func() map[string]conformance.Row {
+	m := map[string]conformance.Row{}
 	for _, r := range conformance.Rows() {
-		m[r.Name] = r.Layer
+		m[r.Name] = r
 	}
 	return m
 }()

@@ -57,19 +57,35 @@ func TestAfterNarrowedNotAByteIsWritten(t *testing.T) {
 		name := fmt.Sprintf("written-%d", i)
 		writer := start(t, l, prof, fmt.Sprintf("f=%s\n%s", name, writers[i%len(writers)]))
 		storm := start(t, l, prof, `while :; do (setsid sh -c 'sleep 5' &) ; done`)
-		awaitFile(t, p.Path("workspace", name))
+		typed := name + "-in-a-terminal"
+		term, _ := openTerminal(t, l, prof, fmt.Sprintf("f=%s\n%s", typed, writers[(i+i/len(writers))%len(writers)]))
+		shell, near := openTerminal(t, l, prof, "") // which is typed into until it is no more
+		go func() {
+			for near.Type("echo x >> "+typed+"-by-hand\n") == nil {
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		files := []string{name, typed, typed + "-by-hand"}
+		for _, f := range files {
+			awaitFile(t, p.Path("workspace", f))
+		}
 		begun := time.Now()
 		n, err := l.Narrow(readOnly)
 		if err != nil {
 			t.Fatal(err)
 		}
 		took = append(took, time.Since(begun))
-		states[name] = contentOf(t, p.Path("workspace", name))
+		for _, f := range files {
+			states[f] = contentOf(t, p.Path("workspace", f))
+		}
 		wantEmpty(t, c)
 		if n.Killed == 0 {
 			t.Errorf("narrowed says that %d processes were ended", n.Killed)
 		}
-		wantExitedBeforeNarrowed(t, l, n.Epoch, writer, storm)
+		wantExitedBeforeNarrowed(t, l, n.Epoch, writer, storm, term, shell)
+		for _, id := range []string{term, shell} {
+			wait(t, l, id)
+		}
 		l.Forget()
 		if err := l.Widen(danger); err != nil {
 			t.Fatal(err)

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/pty"
 	"github.com/agentsession-dev/operator/internal/runner/call"
 	"github.com/agentsession-dev/operator/internal/runner/sandbox"
+	"github.com/agentsession-dev/operator/internal/tool"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -30,11 +33,12 @@ func (l Local) Close() { l.inits.Empty() }
 const localOutput = 1 << 20
 
 // Call implements Caller.
-func (l Local) Call(p policy.Profile, tool, arguments string) (Result, error) {
-	r, err := l.inits.Launch(call.Order{Profile: p, Tool: tool, Arguments: arguments, Workspace: l.workspace})
+func (l Local) Call(p policy.Profile, name, arguments string) (Result, error) {
+	r, written, err := l.launch(call.Order{Profile: p, Tool: name, Arguments: arguments, Workspace: l.workspace})
 	if err != nil {
 		return Result{}, err
 	}
+	defer written.Close()
 	defer r.Close()
 	if err := r.Begin(); err != nil {
 		r.Kill()
@@ -43,19 +47,40 @@ func (l Local) Call(p policy.Profile, tool, arguments string) (Result, error) {
 	}
 	output := make(chan string, 1)
 	go func() {
-		b, _ := io.ReadAll(io.LimitReader(r.Output, localOutput)) // what came before an error is the output
+		b, _ := io.ReadAll(io.LimitReader(written, localOutput)) // what came before an error is the output
 		output <- string(b)
 	}()
 	end, err := r.Wait()
 	if err != nil {
 		return Result{}, err
 	}
-	_ = r.Output.SetReadDeadline(time.Now().Add(time.Second))
-	res := Result{Exited: wire.Exited{Cause: wire.Finished, Status: end.Status, Signal: end.Signal, Processes: end.Processes}, Output: <-output}
-	if tool != "bash" {
+	_ = written.SetReadDeadline(time.Now().Add(time.Second))
+	res := Result{Exited: wire.Exited{Cause: wire.Finished, Status: end.Status, Signal: end.Signal, Processes: end.Processes}, Output: strings.ReplaceAll(<-output, "\r\n", "\n")}
+	if name != "bash" && name != tool.TerminalName {
 		res.Status, res.Denial = call.FileToolStatus(end)
 	}
 	return res, nil
+}
+
+// launch starts a call, in a terminal where it wants one, and returns what it writes to.
+func (l Local) launch(o call.Order) (*call.Running, *os.File, error) {
+	if o.Tool != tool.TerminalName {
+		r, err := l.inits.Launch(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, r.Output, nil
+	}
+	p, err := pty.Open(24, 80)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.Far.Close()
+	r, err := l.inits.LaunchIn(o, int(p.Far.Fd()))
+	if err != nil {
+		return nil, nil, errors.Join(err, p.Near.Close())
+	}
+	return r, p.Near, nil
 }
 
 // Here is the place of Local.

@@ -24,6 +24,10 @@ type Row struct {
 	Changes bool
 	// Outside says that the row needs Place.Outside.
 	Outside bool
+	// InTerminal says that the command runs in a terminal.
+	InTerminal bool
+	// notTwice keeps a row from being tried in a terminal, too.
+	notTwice bool
 	// Layer is the promise's part of the sandbox: rows of the workspace must hold by the mount alone.
 	Layer Layer
 }
@@ -40,8 +44,8 @@ const (
 // Trial is a tool call; {dir}, {outside} and {toolbox} are filled in.
 type Trial struct {
 	Tool      string
-	Command   string // bash
-	Path      string // file tools; of bash, the working directory
+	Command   string // bash and terminal
+	Path      string // file tools; of a command, the working directory
 	Status    bool   // the command is an attempt, with its exit statuses
 	WantsText func(output string) error
 }
@@ -84,11 +88,22 @@ type command struct {
 	Timeout int    `json:"timeout_seconds"`
 }
 
+// inTerminal opens a terminal and waits for the end of its command, whatever that writes.
+type inTerminal struct {
+	Action  tool.Action `json:"action"`
+	Command string      `json:"command"`
+	Cwd     string      `json:"cwd,omitempty"`
+	Wait    int         `json:"wait_millis"`
+	Idle    int         `json:"idle_millis"`
+}
+
 func (t Trial) arguments(fill *strings.Replacer) (string, error) {
 	var v any
 	switch t.Tool {
 	case "bash":
 		v = command{fill.Replace(t.Command), fill.Replace(t.Path), 30}
+	case tool.TerminalName:
+		v = inTerminal{tool.Open, fill.Replace(t.Command), fill.Replace(t.Path), 60000, 60000}
 	case "write":
 		v = map[string]any{"path": fill.Replace(t.Path), "content": "attempted\n"}
 	case "edit":

@@ -10,7 +10,8 @@ import (
 
 // Rows returns every promise.
 func Rows() []Row {
-	return slices.Concat(readingRows(), writingRows(), metadataRows(), fileToolRows(), outsideRows(), deviceRows(), socketRows(), processRows(), kernelRows(), identityRows())
+	rows := slices.Concat(readingRows(), writingRows(), metadataRows(), fileToolRows(), outsideRows(), deviceRows(), socketRows(), processRows(), kernelRows(), identityRows())
+	return slices.Concat(rows, inTerminals(rows), terminalRows())
 }
 
 func contains(want string) func(string) error {

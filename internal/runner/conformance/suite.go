@@ -36,6 +36,8 @@ func skipped(r Row, m policy.Mode, at Place) string {
 		return notPromised
 	case r.Outside && at.Outside == "":
 		return "there is no writable directory outside the workspace"
+	case r.InTerminal && at.NoScopes:
+		return "there are no terminals without signal scopes (Landlock ABI 6)"
 	case r.Layer == OfScopes && at.NoScopes:
 		return "the kernel has no signal scopes (Landlock ABI 6)"
 	}

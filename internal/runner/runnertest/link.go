@@ -21,6 +21,7 @@ type Link struct {
 	control, data *net.UnixConn
 	write         sync.Mutex
 	terminals     map[string]*Terminal // under mu, by call
+	deaf          sync.RWMutex         // held while no terminal is read
 	reading       sync.Mutex           // held while the data connection is read
 
 	mu      sync.Mutex

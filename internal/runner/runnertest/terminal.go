@@ -41,8 +41,19 @@ func (l *Link) order(st *wire.Start) error {
 	if err := l.SendWith(wire.Frame{Start: st}, int(p.Far.Fd())); err != nil {
 		return err
 	}
-	go t.read()
+	go func() {
+		l.deaf.RLock() // see DeafenTerminals
+		l.deaf.RUnlock()
+		t.read()
+	}()
 	return nil
+}
+
+// DeafenTerminals keeps the agent from reading any terminal that is opened from now on, until the
+// returned function is called.
+func (l *Link) DeafenTerminals() (hear func()) {
+	l.deaf.Lock()
+	return l.deaf.Unlock
 }
 
 // SendWith writes a control frame with descriptors beside it.

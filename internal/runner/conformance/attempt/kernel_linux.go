@@ -37,9 +37,17 @@ var kernelOperations = map[string]operation{
 	// On /dev/null a terminal's request that is let through answers ENOTTY.
 	"type-into-terminal":           plain(func() error { return raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, 0) }),
 	"type-into-terminal-high-bits": plain(func() error { return raw(unix.SYS_IOCTL, 0, unix.TIOCSTI|1<<32, 0) }),
-	"paste-into-terminal":          plain(func() error { return raw(unix.SYS_IOCTL, 0, 0x541c, 0) }),
-	"foreign-abi":                  plain(foreignABI),
-	"x32-abi":                      plain(func() error { return raw(0x40000000|unix.SYS_GETPID, 0) }),
+	"line-discipline": plain(func() error {
+		var tty int32 // N_TTY, which it has
+		return raw(unix.SYS_IOCTL, 0, unix.TIOCSETD, uintptr(unsafe.Pointer(&tty)))
+	}),
+	"line-discipline-high-bits": plain(func() error {
+		var tty int32
+		return raw(unix.SYS_IOCTL, 0, unix.TIOCSETD|1<<32, uintptr(unsafe.Pointer(&tty)))
+	}),
+	"paste-into-terminal": plain(func() error { return raw(unix.SYS_IOCTL, 0, 0x541c, 0) }),
+	"foreign-abi":         plain(foreignABI),
+	"x32-abi":             plain(func() error { return raw(0x40000000|unix.SYS_GETPID, 0) }),
 }
 
 // unshare needs a process with one thread; a refusal comes before that is looked at.
