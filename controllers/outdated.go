@@ -33,7 +33,7 @@ func outdatedOf(w *world, completed verdict) verdict {
 	case completed.is():
 		return no(completed.reason, "The session is finished.")
 	case !w.outdated():
-		return no(v1alpha1.ReasonCurrent, "A pod built today would be the same.")
+		return no(v1alpha1.ReasonCurrent, "There is no pod that would be built otherwise today.")
 	case !w.persistent():
 		return yes(v1alpha1.ReasonInputsChanged, "Class or operator changed after the pod was built. The pod stays: the session's log would end with it.")
 	case w.class.Spec.UpdateStrategy == v1alpha1.UpdateWhenIdle:

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,14 +17,18 @@ func attempts(c eventlog.ModelCall) bool {
 	if t, known := tool.Named(c.Name); known && t.ReadsOnly {
 		return false
 	}
-	if c.Name != "bash" {
+	d, err := tool.Decode(c.Name, []byte(c.Arguments))
+	if err != nil {
 		return true
 	}
-	var arguments struct{ Command *string }
-	if err := json.Unmarshal([]byte(c.Arguments), &arguments); err != nil || arguments.Command == nil {
+	switch args := d.Arguments.(type) {
+	case *tool.Bash:
+		return !inspects(args.Command)
+	case *tool.Terminal:
+		return !inspects(args.Command) || !inspects(strings.TrimRight(args.Input, "\n"))
+	default:
 		return true
 	}
-	return !inspects(*arguments.Command)
 }
 
 // escalates reports whether a call asks for a wider mode.

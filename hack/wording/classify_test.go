@@ -40,7 +40,7 @@ func TestWhatCountsAsAnAttempt(t *testing.T) {
 		"echo x | tee notes/log.txt":                true,
 		"VAR=1 ls":                                  true,
 		"git status":                                true,
-		"":                                          false,
+		"":                                          true,
 		"true\n\n# a comment is no command we know": true,
 	} {
 		if got := attempts(shell(command)); got != want {
@@ -52,7 +52,8 @@ func TestWhatCountsAsAnAttempt(t *testing.T) {
 		want            bool
 	}{
 		{"write", `{"path":"x","content":"y"}`, true}, {"write", "nonsense", true}, {"edit", `{}`, true}, {"bash", "nonsense", true},
-		{"bash", `{}`, true}, {"read", `{"path":"x"}`, false}, {"glob", "nonsense", false}, {"no_such_tool", "{}", true},
+		{"bash", `{}`, true}, {"terminal", `{"action":"open"}`, false}, {"terminal", `{"action":"open","command":"rm x"}`, true},
+		{"terminal", `{"action":"send","input":"ls -l\n"}`, false}, {"terminal", `{"action":"send","input":"touch x\n"}`, true}, {"terminal", `{"action":"read"}`, false}, {"read", `{"path":"x"}`, false}, {"glob", "nonsense", false}, {"no_such_tool", "{}", true},
 	} {
 		if got := attempts(eventlog.ModelCall{Name: tc.name, Arguments: tc.arguments}); got != tc.want {
 			t.Errorf("%s %s: %t", tc.name, tc.arguments, got)

@@ -53,8 +53,8 @@ func (s *session) callsOf(message string) []conformance.Result {
 }
 
 var (
-	exitNote   = regexp.MustCompile(`(?m)^\(exit status (\d+)(; [^)]*)?\)$`)
-	signalNote = regexp.MustCompile(`(?m)^\(ended by signal (\S+)(; [^)]*)?\)$`)
+	exitNote   = regexp.MustCompile(`(?m)^\((?:the command of the terminal \S+ has ended: )?exit status (\d+)(?:; [^)]*)?\)$`)
+	signalNote = regexp.MustCompile(`(?m)^\((?:the command of the terminal \S+ has ended: )?ended by signal (\w+)(?:; [^)]*)?\)$`)
 )
 
 // resultOf reads back what the agent told the model of a call.
@@ -70,7 +70,7 @@ func resultOf(tool string, e event) conformance.Result {
 	if outcome, _ := e.Data["outcome"].(string); outcome != "" {
 		r.Cause, r.Detail = wire.Cause(outcome), text
 	}
-	if tool != "bash" {
+	if tool != "bash" && tool != "terminal" {
 		return r
 	}
 	if at := signalNote.FindStringSubmatchIndex(text); at != nil {
