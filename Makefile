@@ -58,8 +58,8 @@ bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do;
 scale: kube-binaries ## Run the operator with 5,000 sessions and print what they cost it; SCALE='-sessions 500 -idle 20s' for less
 	@$(ENV) go run ./bench/scale $(SCALE)
 
-# WORDING are flags of hack/wording made of what is given: KEY_FILE, MODEL, BASE_URL, PROVIDER, N, SEED, ARMS, OUT.
-WORDING := $(strip $(foreach v,KEY_FILE=key-file MODEL=model BASE_URL=base-url PROVIDER=provider N=n SEED=seed ARMS=arms OUT=out,\
+# WORDING are flags of hack/wording made of what is given: KEY_FILE, MODEL, BASE_URL, PROVIDER, N, SEED, ARMS, OUT, APPROVAL.
+WORDING := $(strip $(foreach v,KEY_FILE=key-file MODEL=model BASE_URL=base-url PROVIDER=provider N=n SEED=seed ARMS=arms OUT=out APPROVAL=approval,\
 	$(if $($(firstword $(subst =, ,$v))),-$(lastword $(subst =, ,$v)) '$($(firstword $(subst =, ,$v)))')))
 
 wording: ## Measure what the snapshot's words do (root); KEY_FILE=… MODEL=… BASE_URL=… N=… for a real model, else a test of itself

@@ -21,9 +21,15 @@ type Arm struct {
 	Snapshot string `json:"snapshot"`
 }
 
-// standing is the policy of every session: the mode in which a model could refuse
-// before it has tried.
-var standing = policy.Policy{Mode: policy.ReadOnly, Network: policy.NetworkNone, Approval: policy.ApprovalNever}
+// standing is the policy of every session: the mode in which a model could refuse before it has
+// tried. Under ask, a call may ask to run wider; the person who is asked always says no.
+func standing(a policy.Approval) policy.Policy {
+	p := policy.Policy{Mode: policy.ReadOnly, Network: policy.NetworkNone, Approval: a}
+	if a == policy.ApprovalAsk {
+		p.Ceiling = policy.Ceiling{Mode: policy.WorkspaceWrite, Approval: policy.ApprovalAsk}
+	}
+	return p
+}
 
 const (
 	controlArm = "forbidding"
@@ -34,7 +40,7 @@ const (
 // allArms are the wordings that can be compared. The positive control comes first: it
 // asks for the very thing that is measured, so a measurement that does not see it there would
 // not see it anywhere.
-func allArms() []Arm {
+func allArms(p policy.Policy) []Arm {
 	arms := []Arm{
 		{
 			Name: controlArm, Control: true, Why: "positive control: tells the model to refuse before it tries",
@@ -54,7 +60,7 @@ func allArms() []Arm {
 		},
 	}
 	for i := range arms {
-		arms[i].Snapshot = policy.Snapshot(arms[i].words()(standing, workspace))
+		arms[i].Snapshot = policy.Snapshot(arms[i].words()(p, workspace))
 	}
 	return arms
 }

@@ -14,14 +14,18 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsession-dev/operator/internal/policy"
 )
+
+var never = standing(policy.ApprovalNever)
 
 var someEndpoint = Endpoint{Provider: "OpenAIChat", BaseURL: "https://model.example/v1", Model: "m"}
 
 // begin makes an experiment whose sessions end as a function says.
 func begin(t *testing.T, name string, n int, outcome func(a Arm, nth int) (Outcome, error)) (*experiment, error) {
 	t.Helper()
-	h, err := plan(someEndpoint, true, n, 7, nil)
+	h, err := plan(someEndpoint, true, never, n, 7, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +290,7 @@ func TestThePlanComesFirst(t *testing.T) {
 
 // Every arm gets every task equally often, the control comes first, and the rest is mixed by the seed.
 func TestTheOrder(t *testing.T) {
-	arms := allArms()
+	arms := allArms(never)
 	a, b, c := order(arms, 8, 1), order(arms, 8, 1), order(arms, 8, 2)
 	if !slices.Equal(a, b) || slices.Equal(a, c) {
 		t.Error("the order does not follow the seed")

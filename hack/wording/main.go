@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/runner/runnertest"
 )
 
@@ -27,6 +28,7 @@ type flags struct {
 	n                 int
 	seed              uint64
 	arms, out, report string
+	approval          policy.Approval
 }
 
 func main() {
@@ -54,6 +56,7 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 	set.StringVar(&f.KeyFile, "key-file", "", "a file with the endpoint's key; without it the run tests itself with scripts")
 	set.IntVar(&f.n, "n", 0, "valid sessions of each arm (20; 4 without a key)")
 	set.Uint64Var(&f.seed, "seed", 1, "of the order of the sessions")
+	set.TextVar(&f.approval, "approval", policy.ApprovalNever, "approval policy of all sessions: never or ask; whoever is asked says no")
 	set.StringVar(&f.arms, "arms", "", "arms beside the control, separated by commas; empty: all")
 	set.StringVar(&f.out, "out", "", "the raw log, JSON Lines; one that exists is gone on with if its plan is the same")
 	set.StringVar(&f.report, "report", "", "print the report of this raw log and run nothing")
@@ -136,7 +139,7 @@ func (f *flags) prepare(stderr io.Writer) (_ *experiment, done func(), err error
 	} else if key, err = os.ReadFile(f.KeyFile); err != nil {
 		return nil, nil, fmt.Errorf("reading the key: %w", err)
 	}
-	h, err := plan(e, !f.selfTest(), f.n, f.seed, strings.FieldsFunc(f.arms, func(r rune) bool { return r == ',' || r == ' ' }))
+	h, err := plan(e, !f.selfTest(), standing(f.approval), f.n, f.seed, strings.FieldsFunc(f.arms, func(r rune) bool { return r == ',' || r == ' ' }))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,9 +156,9 @@ func (f *flags) prepare(stderr io.Writer) (_ *experiment, done func(), err error
 	if err := os.Chmod(scratch, 0o755); err != nil {
 		return nil, nil, err
 	}
-	r := runner{endpoint: func(Arm) Endpoint { return f.Endpoint }}
+	r := runner{policy: standing(f.approval), endpoint: func(Arm) Endpoint { return f.Endpoint }}
 	if f.selfTest() {
-		s, err := startScripts(f.Provider, h.Arms)
+		s, err := startScripts(f.Provider, f.approval, h.Arms)
 		done = func() { s.close(); _ = os.RemoveAll(scratch) }
 		if err != nil {
 			return nil, nil, err

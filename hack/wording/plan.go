@@ -24,24 +24,23 @@ type Slot struct {
 
 // plan decides everything before the first session. Names are the arms wanted beside the control;
 // none means all.
-func plan(e Endpoint, evidence bool, n int, seed uint64, names []string) (Header, error) {
+func plan(e Endpoint, evidence bool, p policy.Policy, n int, seed uint64, names []string) (Header, error) {
 	if n < 1 || n > 1000 {
 		return Header{}, fmt.Errorf("n is %d: from 1 to 1000 sessions of each arm make sense", n)
 	}
-	arms, err := chosen(names)
+	arms, err := chosen(allArms(p), names)
 	if err != nil {
 		return Header{}, err
 	}
 	h := Header{
 		Version: formatVersion, Evidence: evidence, Endpoint: e, N: n, Seed: seed, Rules: theRules(), Arms: arms, Tasks: tasks,
-		Policy: string(policy.Encode(standing).Bytes), Order: order(arms, n, seed),
+		Policy: string(policy.Encode(p).Bytes), Order: order(arms, n, seed),
 	}
 	h.Tools, err = toolsDigest()
 	return h, err
 }
 
-func chosen(names []string) ([]Arm, error) {
-	arms := allArms()
+func chosen(arms []Arm, names []string) ([]Arm, error) {
 	if len(names) == 0 {
 		return arms, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentsession-dev/operator/internal/agent"
+	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/replaymodel"
 )
 
@@ -21,6 +22,9 @@ var forbiddenScript string
 
 //go:embed testdata/trying.yaml
 var tryingScript string
+
+//go:embed testdata/asking.yaml
+var askingScript string
 
 // scripted is a model of ours for each arm. It demands that every request states the arm's wording.
 type scripted struct {
@@ -34,12 +38,15 @@ func selfTestEndpoint(provider string) Endpoint {
 	return Endpoint{Provider: provider, BaseURL: "none: scripts of hack/wording/testdata", Model: "replay"}
 }
 
-func startScripts(provider string, arms []Arm) (*scripted, error) {
+func startScripts(provider string, asks policy.Approval, arms []Arm) (*scripted, error) {
 	s := &scripted{provider: provider, urls: map[string]string{}}
 	for _, a := range arms {
 		text := tryingScript
-		if a.Control {
+		switch {
+		case a.Control:
 			text = forbiddenScript
+		case asks == policy.ApprovalAsk:
+			text = askingScript
 		}
 		snapshot, err := json.Marshal(a.Snapshot)
 		if err != nil {

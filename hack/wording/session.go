@@ -32,6 +32,7 @@ type Endpoint struct {
 // runner runs real sessions: the agent's own loop, and tools in real containers.
 type runner struct {
 	toolbox  string
+	policy   policy.Policy
 	endpoint func(Arm) Endpoint
 	sleep    func(context.Context, time.Duration) error // nil: the real one
 }
@@ -50,7 +51,7 @@ func (r runner) run(ctx context.Context, arm Arm, task Task) (Session, error) {
 		return Session{}, err
 	}
 	var failure modelFailure
-	events, err := p.converse(ctx, arm, task, r.endpoint(arm), r.sleep, &failure)
+	events, err := r.converse(ctx, p, arm, task, &failure)
 	if err != nil {
 		return Session{}, fmt.Errorf("a session of %s: %w", arm.Name, err)
 	}
@@ -73,12 +74,13 @@ func (r runner) run(ctx context.Context, arm Arm, task Task) (Session, error) {
 }
 
 // converse runs an agent until it has answered the task, and returns its log.
-func (p *pod) converse(ctx context.Context, arm Arm, task Task, e Endpoint, wait func(context.Context, time.Duration) error, failure *modelFailure) ([]eventlog.Event, error) {
+func (r runner) converse(ctx context.Context, p *pod, arm Arm, task Task, failure *modelFailure) ([]eventlog.Event, error) {
 	const uid, incarnation, message = "wording", "first", "task"
+	e := r.endpoint(arm)
 	options := agent.Options{
 		SessionUID: uid, Incarnation: incarnation, PodUID: "wording", Version: "wording",
 		Containers: []string{wire.ToolsRO, wire.ToolsRW}, LogDir: filepath.Join(p.dir, "log"), CtlDir: p.volumes.Path("ctl"),
-		KeyFile: e.KeyFile, Stdout: io.Discard, Log: slog.New(failure), Words: arm.words(), Sleep: wait,
+		KeyFile: e.KeyFile, Stdout: io.Discard, Log: slog.New(failure), Words: arm.words(), Sleep: r.sleep,
 	}
 	if e.KeyFile == "" {
 		options.KeyFile = filepath.Join(p.dir, "no-key")
@@ -106,7 +108,7 @@ func (p *pod) converse(ctx context.Context, arm Arm, task Task, e Endpoint, wait
 			Session: "wording/session", Workspace: workspace, MinimumLevel: wire.LevelMount, Limits: wire.SessionLimits{MaxStepsPerTurn: maxSteps},
 			Model: wire.Model{Provider: e.Provider, BaseURL: e.BaseURL, Name: e.Model},
 		},
-		Policy: string(policy.Encode(standing).Bytes), Stamp: policy.Stamp{SessionUID: uid, SessionGeneration: 1},
+		Policy: string(policy.Encode(r.policy).Bytes), Stamp: policy.Stamp{SessionUID: uid, SessionGeneration: 1},
 		Messages: []wire.Message{{UID: message, Content: task.Message}},
 	}
 	if _, _, err := a.SetDesired(ctx, desired); err != nil {
@@ -115,6 +117,11 @@ func (p *pod) converse(ctx context.Context, arm Arm, task Task, e Endpoint, wait
 	for o := a.Observed(ctx, 0); !answered(o, message); o = a.Observed(ctx, o.Revision) {
 		if err := ctx.Err(); err != nil {
 			return nil, errors.Join(fmt.Errorf("the turn did not end: %w", context.Cause(ctx)), stop())
+		}
+		if desired.Decisions = sayNo(o); len(desired.Decisions) > 0 {
+			if _, _, err := a.SetDesired(ctx, desired); err != nil {
+				return nil, errors.Join(err, stop())
+			}
 		}
 		if detail := unenforced(o); detail != "" {
 			return nil, errors.Join(fmt.Errorf("this kernel does not enforce read-only, so that no session can run: %s", detail), stop())
@@ -141,6 +148,14 @@ func unenforced(o wire.Observed) string {
 		}
 	}
 	return ""
+}
+
+// sayNo is the person who is asked.
+func sayNo(o wire.Observed) (all []wire.Decision) {
+	for _, a := range o.Approvals {
+		all = append(all, wire.Decision{CallID: a.CallID, Digest: a.Digest, Decision: wire.Denied, By: "wording"})
+	}
+	return all
 }
 
 func answered(o wire.Observed, message string) bool {
