@@ -86,6 +86,7 @@ func (b *bench) run(ctx context.Context, out, only string) (err error) {
 		{"the memory of an agent", b.memory},
 		{"apply to Ready against a bare pod", b.start},
 		{"a switch against a downward-API file and a new pod", b.switches},
+		{"a label on the namespace of 20 sessions", b.narrow},
 		{"prompt tokens that a switch leaves uncached", b.tokens},
 		{"writes to the apiserver", b.writes},
 	} {
