@@ -28,13 +28,21 @@ func (b *bench) switches(ctx context.Context) error {
 	if _, err := b.ready(ctx, "switch"); err != nil {
 		return err
 	}
+	seconds, count, err := b.stages(ctx)
+	if err != nil {
+		return err
+	}
 	var took []time.Duration
+	var sum time.Duration
 	for i := range switchCount {
 		d, err := b.switchTo(ctx, "switch", []policy.Mode{policy.WorkspaceWrite, policy.ReadOnly}[i%2])
 		if err != nil {
 			return err
 		}
-		took = append(took, d)
+		took, sum = append(took, d), sum+d
+	}
+	if err := b.addStages(ctx, seconds, count, float64(sum.Microseconds())/1000/switchCount); err != nil {
+		return err
 	}
 	file, err := b.downwardFile(ctx)
 	if err != nil {
