@@ -38,7 +38,7 @@ var classes = []class{
 	// Identity and duplicates.
 	{what: "two controllers create a pod each for one session", tests: []string{pods + ":TestNames"}, why: "the pod's name follows from the session's UID, and the apiserver lets one create through"},
 	{what: "a stale cache takes what is there for missing", tests: []string{stepped + ":TestALostPodEndsTheSession"}, why: "absence is believed of the apiserver alone"},
-	{what: "AlreadyExists is fatal", open: "the path is one requeue, and no test makes the cache lag"},
+	{what: "AlreadyExists is fatal", tests: []string{stepped + ":TestAnotherControllerWasFaster", stepped + ":TestThePodWasCreatedAndTheAnswerLost"}},
 	{what: "the pod of a predecessor of the same name is taken for ours", tests: []string{stepped + ":TestADeletedSessionCreatesNothing", pods + ":TestNames"}},
 	{what: "a delete removes the successor", why: "every delete of a pod, message or session carries the UID that was seen"},
 	{what: "a foreign object with our name is adopted, deleted or fought over", tests: []string{stepped + ":TestAForeignPodIsNeitherUsedNorRemoved", stepped + ":TestAForeignVolumeIsNeitherUsedNorRemoved"}},
@@ -68,12 +68,14 @@ var classes = []class{
 	// Watches and scale.
 	{what: "a predicate drops an event that matters", tests: []string{stepped + ":TestTheManagerMovesASessionThroughItsLife", stepped + ":TestTheManagerWatchesTheLabelsOfNamespaces"}},
 	{what: "a reconcile lists everything", why: "messages and sessions are read through indexes; only a session without a class lists the classes"},
-	{what: "two leaders for a moment", tests: []string{rules + ":TestAccept", linkTests + ":TestAnOlderPolicyIsRefusedWithTheStampInForce"}},
+	{what: "two leaders for a moment", tests: []string{rules + ":TestAccept", linkTests + ":TestAnOlderPolicyIsRefusedWithTheStampInForce",
+		stepped + ":TestAStaleOperatorDoesNotWiden", stepped + ":TestAnotherReplicaTakesOver"}},
 	{what: "an unschedulable pod is taken for stuck", tests: []string{unit + ":TestConditions"}},
 	// Install.
 	{what: "an upgrade leaves the CRDs behind, or two releases collide", tests: []string{chart + ":TestTheLifeOfARelease", cluster + ":TestInstallingTwiceSaysSo"}},
 	{what: "a right is missing and only a real cluster shows it", tests: []string{stepped + ":TestTheManagerMovesASessionThroughItsLife"}, why: "the tests of the controllers run with the generated role alone"},
-	{what: "a certificate ends without a successor", tests: []string{credential + ":TestTheClientCertificateIsRenewedBeforeItEnds"}},
+	{what: "a certificate ends without a successor", tests: []string{credential + ":TestTheClientCertificateIsRenewedBeforeItEnds",
+		credential + ":TestARootIsReplacedWhilePodsKnowIt", stepped + ":TestTheAuthorityIsReplacedUnderALivingSession"}},
 	{what: "secrets in conditions, events, variables or tools", tests: []string{pods + ":TestToolsContainersAreKeptApart", cluster + ":TestToolsContainersHoldNoSecret"}},
 	// The policy.
 	{what: "a command outlives the narrowing", tests: []string{kernel + ":TestAfterNarrowedNotAByteIsWritten", cluster + ":TestNothingWritesAfterANarrowingIsConfirmed"}},

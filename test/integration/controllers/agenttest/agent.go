@@ -179,6 +179,7 @@ func (a *Agent) track(c net.Conn, s http.ConnState) {
 		a.conns[c] = true
 	case http.StateClosed, http.StateHijacked:
 		delete(a.conns, c)
+	case http.StateActive, http.StateIdle:
 	}
 }
 
