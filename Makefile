@@ -75,7 +75,7 @@ verify: generate lint ## Check that generated files, modules and style are as th
 	git diff --exit-code
 
 lint: ## Run the linters
-	$(LINT) run
+	$(LINT) run --allow-parallel-runners
 
 images: ## Build the images into the cluster (or push them to REGISTRY)
 ifeq ($(CONTEXT),)
