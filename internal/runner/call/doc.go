@@ -33,7 +33,7 @@ const (
 	startedMark = 'S'
 	failMark    = 'F' // the text says why; nothing of the call has run or is left
 	unfitMark   = 'U' // the same, because of what the call asks for
-	endMark     = 'X' // the text is the End as JSON; nothing of the call is left
+	endMark     = 'X' // the text is the End; nothing of the call is left
 	lostMark    = 'L' // the text says why init ends; something of the call may be left
 )
 

@@ -35,7 +35,7 @@ func fork(plan []sandbox.Step) (*child, error) {
 	syscall.ForkLock.Lock()
 	// With every signal blocked no handler of the runtime runs in the child.
 	sigmask(every, none)
-	pid, errno := forkAndPerform(plan, failed, pidfd, none)
+	pid, errno := forkAside(plan, failed, pidfd, none)
 	sigmask(none, every)
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(plan)
@@ -48,6 +48,25 @@ func fork(plan []sandbox.Step) (*child, error) {
 	}
 	return c, nil
 }
+
+// forkAside forks as in a system call that may block: the runtime need not look after a
+// thread that stands still.
+//
+//go:noinline
+//go:norace
+//go:nosplit
+func forkAside(plan []sandbox.Step, failed *failure, pidfd *int32, mask *uint64) (pid, errno uintptr) {
+	entersyscall()
+	pid, errno = forkAndPerform(plan, failed, pidfd, mask)
+	exitsyscall()
+	return pid, errno
+}
+
+//go:linkname entersyscall runtime.entersyscall
+func entersyscall()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
 
 // forkAndPerform returns in the parent alone, and only when the child has left the
 // memory that both share. In the child there are no other threads, locks may be held

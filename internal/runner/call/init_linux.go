@@ -3,14 +3,12 @@
 package call
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/signal"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/runner/sandbox"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -37,12 +35,6 @@ type initStage struct {
 	scoped   bool // there is a domain that holds the call and nothing else
 	orders   orders
 	prepared map[rules]*sandbox.Prepared
-}
-
-// rules are what a prepared sandbox depends on.
-type rules struct {
-	profile   policy.Profile
-	workspace string
 }
 
 // enter makes this process one that can reach its call and nothing else.
@@ -74,11 +66,11 @@ func inDomain() error {
 
 // serve takes one order and brings it to its end. An error ends this process.
 func (i *initStage) serve() error {
-	o, output, err := i.orders.next()
+	a, output, err := i.orders.next()
 	if err != nil {
 		return err
 	}
-	c, err := i.start(o, output)
+	c, err := i.start(a, output)
 	_ = unix.Close(output) // whose end shall be seen when the call's copies are gone
 	switch {
 	case errors.Is(err, ErrUnfit):
@@ -92,10 +84,7 @@ func (i *initStage) serve() error {
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(w.end())
-	if err == nil {
-		err = i.orders.say(endMark, b)
-	}
+	err = i.orders.say(endMark, w.end())
 	if withdrawn || w.eased {
 		return errors.Join(err, errNoMore)
 	}
@@ -103,46 +92,41 @@ func (i *initStage) serve() error {
 }
 
 // prepare makes the rules of a call, or takes those that an earlier one had.
-func (i *initStage) prepare(o Order, terminal bool, output int) (*sandbox.Prepared, error) {
-	if terminal {
-		return sandbox.PrepareTerminal(o.Profile, o.Workspace, output)
+func (i *initStage) prepare(a assignment, output int) (*sandbox.Prepared, error) {
+	if a.terminal {
+		return sandbox.PrepareTerminal(a.profile, a.workspace, output)
 	}
-	key := rules{o.Profile, o.Workspace}
-	if ready := i.prepared[key]; ready != nil {
+	if ready := i.prepared[a.rules]; ready != nil {
 		return ready, nil
 	}
-	ready, err := sandbox.Prepare(o.Profile, o.Workspace)
+	ready, err := sandbox.Prepare(a.profile, a.workspace)
 	if err == nil {
-		i.prepared[key] = ready
+		i.prepared[a.rules] = ready
 	}
 	return ready, err
 }
 
 // start forks the child that becomes the call.
-func (i *initStage) start(o Order, output int) (*child, error) {
-	p, err := programFor(o)
+func (i *initStage) start(a assignment, output int) (*child, error) {
+	ready, err := i.prepare(a, output)
 	if err != nil {
 		return nil, err
 	}
-	ready, err := i.prepare(o, p.terminal, output)
-	if err != nil {
-		return nil, err
-	}
-	if p.terminal {
+	if a.terminal {
 		defer ready.Close()
 	}
 	confined, err := ready.Steps(wire.HomeDir)
 	if err != nil {
 		return nil, err
 	}
-	stdin, err := p.input()
+	stdin, err := a.input()
 	if err != nil {
 		return nil, err
 	}
 	if stdin != 0 {
 		defer unix.Close(stdin)
 	}
-	plan, err := p.plan(stdin, output, i.orders.fd, confined)
+	plan, err := a.plan(stdin, output, i.orders.fd, confined)
 	if err != nil {
 		return nil, err
 	}

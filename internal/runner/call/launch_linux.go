@@ -3,7 +3,6 @@
 package call
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -90,8 +89,7 @@ func (c *Running) Wait() (End, error) {
 }
 
 func (c *Running) end(text []byte) {
-	var e End
-	if json.Unmarshal(text, &e) == nil {
+	if e, err := decodeEnd(text); err == nil {
 		c.over = &e
 	}
 }

@@ -4,7 +4,6 @@ package call
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"os"
 	"slices"
@@ -12,71 +11,123 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/tool"
 )
 
-func frame(body string) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
-}
-
 func TestAnOrderComesAsItWent(t *testing.T) {
-	want := Order{policy.Profile{Mode: policy.DangerFullAccess}, "bash", `{"command":"a<b"}`, "/workspace", "any"}
-	b, err := encodeOrder(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := bytes.NewReader(append(b, 'G'))
-	got, err := readOrder(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("readOrder() (-want +got):\n%s", diff)
-	}
-	if r.Len() != 1 {
-		t.Errorf("%d bytes are left, want the one behind it alone", r.Len())
+	profile := policy.Profile{Mode: policy.DangerFullAccess, Network: policy.NetworkOpen}
+	for name, tc := range map[string]struct {
+		order Order
+		want  program
+	}{
+		"a command": {
+			Order{profile, "bash", `{"command":"a<b","cwd":"sub"}`, "/workspace", "any"},
+			program{argv: []string{"bash", "-c", "a<b"}, env: Environment("/workspace"), dir: "/workspace/sub"},
+		},
+		"a file tool": {
+			Order{profile, "read", `{"path":"a"}`, "/workspace", "any"},
+			program{path: self, argv: []string{"toolbox", "tool", "read", "/workspace", "any"}, env: Environment("/workspace"), dir: "/workspace", stdin: []byte(`{"path":"a"}`)},
+		},
+		"a terminal": {
+			Order{profile, "terminal", `{"action":"open","command":"top"}`, "/workspace", ""},
+			program{argv: []string{"bash", "-c", "top"}, env: Environment("/workspace"), dir: "/workspace", terminal: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := encodeOrder(tc.order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := decodeOrder(b[4:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.want.path == "" {
+				tc.want.path, _ = bash()
+			}
+			want := assignment{rules{profile, "/workspace"}, tc.want}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(assignment{}, rules{}, program{})); diff != "" {
+				t.Errorf("decodeOrder() (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
 func TestOrdersThatAreRefused(t *testing.T) {
-	for name, body := range map[string]string{
-		"nothing":         ``,
-		"no profile":      `{"tool":"bash","arguments":"{}","workspace":"/w"}`,
-		"no mode":         `{"profile":{"network":"none"},"tool":"bash","arguments":"{}","workspace":"/w"}`,
-		"no network":      `{"profile":{"mode":"read-only"},"tool":"bash","arguments":"{}","workspace":"/w"}`,
-		"no workspace":    `{"profile":{"mode":"read-only","network":"none"},"tool":"bash","arguments":"{}"}`,
-		"an unknown mode": `{"profile":{"mode":"root","network":"none"},"tool":"bash","arguments":"{}","workspace":"/w"}`,
-		"an unknown key":  `{"profile":{"mode":"read-only","network":"none"},"tool":"bash","arguments":"{}","workspace":"/w","user":0}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			if o, err := readOrder(bytes.NewReader(frame(body))); err == nil {
-				t.Errorf("readOrder() = %+v", o)
-			}
-		})
+	whole, err := assignment{rules{policy.Profile{}, "/w"}, program{path: "/p", argv: []string{"p"}, dir: "/w"}}.encode()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := readOrder(strings.NewReader("\xff\xff\xff\xff")); err == nil {
-		t.Error("an order of 4 GiB is begun")
+	whole = whole[4:]
+	for i := range whole {
+		if a, err := decodeOrder(whole[:i]); err == nil {
+			t.Errorf("%d of %d bytes are taken as %+v", i, len(whole), a)
+		}
+	}
+	for name, change := range map[string]func([]byte) []byte{
+		"an unknown mode":    func(b []byte) []byte { b[3] = 3; return b },
+		"an unknown network": func(b []byte) []byte { b[7] = 2; return b },
+		"an unknown mark":    func(b []byte) []byte { b[11] = 4; return b },
+		"a byte behind it":   func(b []byte) []byte { return append(b, 0) },
+		"a text of 4 GiB":    func(b []byte) []byte { copy(b[12:], "\xff\xff\xff\xff"); return b },
+	} {
+		if a, err := decodeOrder(change(slices.Clone(whole))); err == nil {
+			t.Errorf("%s is taken as %+v", name, a)
+		}
+	}
+	if a, err := decodeOrder(whole); err != nil {
+		t.Errorf("what was changed was no order by itself: %+v, %v", a, err)
 	}
 }
 
-func FuzzReadOrder(f *testing.F) {
-	f.Add(frame(`{"profile":{"mode":"workspace-write","network":"none"},"tool":"read","arguments":"{}","workspace":"/w"}`))
+// Whatever init reads, it takes it as something that can be written, or not at all.
+func FuzzDecodeOrder(f *testing.F) {
+	for _, a := range []assignment{
+		{rules{policy.Profile{Mode: policy.WorkspaceWrite}, "/w"}, program{path: "/p", argv: []string{"p", "q"}, env: []string{"A=b"}, dir: "/w", stdin: []byte("{}")}},
+		{program: program{terminal: true}},
+	} {
+		b, err := a.encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b[4:])
+	}
 	f.Add([]byte("\x00\x00\x00\x02{}"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		o, err := readOrder(bytes.NewReader(in))
+		a, err := decodeOrder(in)
 		if err != nil {
 			return
 		}
-		b, err := encodeOrder(o)
+		b, err := a.encode()
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
-		if again, err := readOrder(bytes.NewReader(b)); err != nil || again != o {
-			t.Fatalf("%+v comes back as %+v, %v", o, again, err)
+		if !bytes.Equal(b[4:], in) {
+			t.Fatalf("%x comes back as %x", in, b[4:])
 		}
 	})
+}
+
+func TestAnEndComesAsItWent(t *testing.T) {
+	for _, want := range []End{{Status: 3, Processes: 70000}, {Signal: "SIGKILL", Left: true}, {Signal: "signal 40"}} {
+		status := unix.WaitStatus(want.Status << 8) //nolint:gosec // below 256
+		switch want.Signal {
+		case "SIGKILL":
+			status = 9
+		case "signal 40":
+			status = 40
+		}
+		got, err := decodeEnd(encodeEnd(status, want.Processes, want.Left))
+		if err != nil || got != want {
+			t.Errorf("%+v comes back as %+v, %v", want, got, err)
+		}
+	}
+	if _, err := decodeEnd(nil); err == nil {
+		t.Error("nothing is taken as an end")
+	}
 }
 
 // The environment of a call is made of a list: what the supervisor has does not matter.

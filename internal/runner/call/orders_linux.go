@@ -12,25 +12,57 @@ import (
 )
 
 // orders is init's end of the socket pair.
-type orders struct{ fd int }
+type orders struct {
+	fd  int
+	buf [16 << 10]byte // for an order of the usual size
+}
 
 // next waits for an order and the descriptor for output that travels with it.
-func (s *orders) next() (o Order, output int, err error) {
+func (s *orders) next() (a assignment, output int, err error) {
 	r := orderReader{fd: s.fd, output: -1}
-	o, err = readOrder(&r)
-	if err == nil && r.output < 0 {
-		err = errors.New("an order came without a place for its output")
+	body, err := r.body(s.buf[:])
+	switch {
+	case errors.Is(err, io.EOF):
+		return a, r.output, errNoMore
+	case err != nil:
+		return a, r.output, err
+	case r.output < 0:
+		return a, r.output, errors.New("an order came without a place for its output")
 	}
-	if errors.Is(err, io.EOF) {
-		err = errNoMore
-	}
-	return o, r.output, err
+	a, err = decodeOrder(body)
+	return a, r.output, err
 }
 
 // orderReader reads the stream and takes the descriptor that comes with its first byte.
 type orderReader struct{ fd, output int }
 
-func (r *orderReader) Read(b []byte) (int, error) {
+// body reads one order, into buf if it fits. Nothing comes behind it before its end was told.
+func (r *orderReader) body(buf []byte) ([]byte, error) {
+	const head = 4
+	n, want := 0, head
+	for n < want {
+		m, err := r.read(buf[n:])
+		if err != nil {
+			return nil, err
+		}
+		if n += m; n < head || want > head {
+			continue
+		}
+		size := binary.BigEndian.Uint32(buf)
+		if size > maxOrder {
+			return nil, fmt.Errorf("reading order: %d bytes are more than %d", size, maxOrder)
+		}
+		if want = head + int(size); want > len(buf) {
+			buf = append(make([]byte, 0, want), buf[:n]...)[:want]
+		}
+	}
+	if n != want {
+		return nil, fmt.Errorf("reading order: %d bytes came behind it", n-want)
+	}
+	return buf[head:n], nil
+}
+
+func (r *orderReader) read(b []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	for {
 		n, oobn, _, _, err := unix.Recvmsg(r.fd, b, oob, unix.MSG_CMSG_CLOEXEC)

@@ -135,7 +135,7 @@ func startInit(r Reaper) (*initProcess, error) {
 	gone, err := r.Start(func() (int, error) {
 		n := uintptr(null)
 		return syscall.ForkExec(self, []string{"toolbox", "init"}, &syscall.ProcAttr{
-			Env: []string{}, Files: []uintptr{n, n, n, uintptr(pair[1])},
+			Env: []string{"GOMAXPROCS=1"}, Files: []uintptr{n, n, n, uintptr(pair[1])},
 		})
 	})
 	if err == nil {

@@ -105,15 +105,4 @@ func (w *watch) endChild() error {
 	return nil
 }
 
-func (w *watch) end() End {
-	e := End{Processes: w.killed, Left: !w.scoped}
-	if w.status.Signaled() {
-		e.Signal = unix.SignalName(w.status.Signal())
-		if e.Signal == "" {
-			e.Signal = fmt.Sprintf("signal %d", int(w.status.Signal()))
-		}
-		return e
-	}
-	e.Status = w.status.ExitStatus()
-	return e
-}
+func (w *watch) end() []byte { return encodeEnd(w.status, w.killed, !w.scoped) }

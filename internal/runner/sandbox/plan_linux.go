@@ -20,6 +20,7 @@ type Prepared struct {
 	ruleset   int // of the profile's Landlock domain; -1 without one
 	filter    *unix.SockFprog
 	limits    []Step
+	steps     []Step // of a mode whose steps are the same for every call
 }
 
 // Prepare makes the rules of a profile. They bind nobody yet.
@@ -45,6 +46,17 @@ func Prepare(p policy.Profile, workspace string) (*Prepared, error) {
 // fail fails, in the order in which each still permits the next. Home is made if the
 // profile lets it; descriptors above 2 are closed by exec.
 func (r *Prepared) Steps(home string) ([]Step, error) {
+	if r.steps != nil {
+		return r.steps, nil
+	}
+	steps, err := r.makeSteps(home)
+	if err == nil && r.profile.Mode != policy.ReadOnly { // whose test depends on the workspace as it is
+		r.steps = slices.Clip(steps)
+	}
+	return steps, err
+}
+
+func (r *Prepared) makeSteps(home string) ([]Step, error) {
 	steps := append(slices.Clip(r.limits),
 		Call("setting no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1))
 	if r.ruleset >= 0 {

@@ -3,8 +3,10 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -48,19 +50,45 @@ func Filter(p policy.Profile) ([]bpf.Instruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
 		bpf.RetConstant{Val: retKill},
 	}
-	seen := map[uint32]bool{}
-	for _, c := range table(p) {
-		if seen[c.number] {
-			return nil, fmt.Errorf("seccomp: system call %d is in the table twice", c.number)
+	calls := table(p)
+	slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.number, b.number) })
+	for i := 1; i < len(calls); i++ {
+		if calls[i].number == calls[i-1].number {
+			return nil, fmt.Errorf("seccomp: system call %d is in the table twice", calls[i].number)
 		}
+	}
+	for len(calls) > 0 {
+		n := min(perGroup, len(calls))
+		g, err := group(calls[:n])
+		if err != nil {
+			return nil, err
+		}
+		program, calls = append(program, g...), calls[n:]
+	}
+	return append(program, bpf.RetConstant{Val: retAllow}), nil
+}
+
+// perGroup is how many system calls are looked through at most once their group is found.
+// Who makes one that is not in the table, as nearly all are, passes few instructions; and so
+// does the kernel, which looks in advance for those that are always allowed.
+const perGroup = 6
+
+// group answers neighbours in the table, in ascending order: whatever is above them it
+// leaves to the next group, whatever is between them or below it allows.
+func group(calls []call) ([]bpf.Instruction, error) {
+	var body []bpf.Instruction
+	for _, c := range calls {
 		if len(c.body) > math.MaxUint8 {
 			return nil, fmt.Errorf("seccomp: the answer to system call %d has %d instructions; a jump goes over %d at most", c.number, len(c.body), math.MaxUint8)
 		}
-		seen[c.number] = true
-		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.number, SkipFalse: uint8(len(c.body))}) //nolint:gosec // looked at above
-		program = append(program, c.body...)
+		body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.number, SkipFalse: uint8(len(c.body))}) //nolint:gosec // looked at above
+		body = append(body, c.body...)
 	}
-	return append(program, bpf.RetConstant{Val: retAllow}), nil
+	body = append(body, bpf.RetConstant{Val: retAllow})
+	if len(body) > math.MaxUint8 {
+		return nil, fmt.Errorf("seccomp: the answers up to system call %d have %d instructions; a jump goes over %d at most", calls[len(calls)-1].number, len(body), math.MaxUint8)
+	}
+	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: calls[len(calls)-1].number, SkipTrue: uint8(len(body))}}, body...), nil //nolint:gosec // looked at above
 }
 
 // table is every system call that is not simply allowed.
