@@ -172,6 +172,13 @@ func TestTimeoutDefaults(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add("bash", []byte(`{"command":"true"}`))
 	f.Add("write", []byte(`{"path":"a","content":"\ud800"}`))
+	f.Add("edit", []byte(`{"path":"a","old_string":"b","new_string":"c","replace_all":true}`))
+	f.Add("glob", []byte(`{"pattern":"**/*.go","path":"a"}`))
+	f.Add("grep", []byte(`{"pattern":"a|b","path":".","glob":"*.go"}`))
+	f.Add("read", []byte(`{"path":"a","offset":1e3,"limit":2}`))
+	f.Add("terminal", []byte(`{"action":"open","command":"top"}`))
+	f.Add("bash", []byte(`{"command":"a","command":"b"}`))
+	f.Add("bash", []byte(`{"command":{"a":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}}`))
 	f.Fuzz(func(t *testing.T, name string, raw []byte) {
 		c, err := Decode(name, raw)
 		if err != nil {
@@ -180,6 +187,12 @@ func FuzzDecode(f *testing.F) {
 		again, err := Decode(name, c.Canonical)
 		if err != nil || string(again.Canonical) != string(c.Canonical) {
 			t.Fatalf("the canonical form %q of %q decodes to %q, %v", c.Canonical, raw, again.Canonical, err)
+		}
+		if taken, err := Canonical(name, c.Canonical); err != nil || taken.Digest != c.Digest {
+			t.Fatalf("the canonical form %q of %q is not taken as one: %v", c.Canonical, raw, err)
+		}
+		if _, err := Canonical(name, raw); err == nil && string(raw) != string(c.Canonical) {
+			t.Fatalf("%q is taken as canonical, which is %q", raw, c.Canonical)
 		}
 	})
 }

@@ -77,11 +77,17 @@ func TestEpochsOfALaterBootAreLater(t *testing.T) {
 }
 
 func FuzzReadFrame(f *testing.F) {
-	b, err := EncodeFrame(Frame{Stop: &Stop{Call: "c"}})
-	if err != nil {
-		f.Fatal(err)
+	for _, frame := range []Frame{
+		{Stop: &Stop{Call: "c"}}, {Hello: &Hello{Wire: 1, Container: ToolsRO}}, {Start: &Start{Call: "c", Tool: "bash", Arguments: "{}"}},
+		{Exited: &Exited{Call: "c", Cause: Finished}}, {Narrow: &Narrow{Epoch: Epoch{1, 2}, Grace: 3}}, {Output: &Output{Data: []byte("x")}}, {Terminating: &Terminating{}},
+	} {
+		b, err := EncodeFrame(frame)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		f.Add(b[:len(b)-1])
 	}
-	f.Add(b)
 	f.Fuzz(func(t *testing.T, in []byte) {
 		frame, err := ReadFrame(bytes.NewReader(in))
 		if err != nil {
