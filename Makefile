@@ -16,7 +16,7 @@ REGISTRY   ?=
 REPORTS    ?= $(CACHE)/conformance
 REPOSITORY := $(or $(REGISTRY),agentsession.dev)
 
-.PHONY: help demo test unit integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status soak wording
+.PHONY: help demo test unit race integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status soak wording
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ unit: ## Run the tests beside the code
 	go test $$(go list ./... | grep -v /test/) ./test/bugclasses
 	cd hack/kube && CGO_ENABLED=0 go test . ./internal/... ./cmd/nodeimage
 	cd hack/images && go test ./...
+
+race: ## Run the tests beside the code under the race detector, one package after the other
+	for p in $$(go list ./api/... ./cmd/... ./controllers/... ./internal/...); do go test -race -timeout 20m $$p; done
 
 integration: kube-binaries $(HELM) ## Test the API, the controllers and the chart against a real apiserver
 	$(ENV) go test ./test/integration/... ./test/chart/...

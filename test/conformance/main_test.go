@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/agentsession-dev/operator/internal/runner/conformance"
+	"github.com/agentsession-dev/operator/internal/leaktest"
 	"github.com/agentsession-dev/operator/internal/runner/runnertest"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -74,5 +75,5 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	return leaktest.Run(m)
 }

@@ -7,6 +7,9 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/agentsession-dev/operator/internal/leaktest"
+	"github.com/agentsession-dev/operator/internal/policy"
 )
 
 func init() { runtime.LockOSThread() }
@@ -23,7 +26,23 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, ServePlain())
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Run(m))
+}
+
+// Inits take one call after the other, and end when they are let go: TestMain looks whether
+// any is left.
+func TestInitsAreLetGo(t *testing.T) {
+	p := NewPool(Waiter{})
+	dir := t.TempDir()
+	for _, mode := range policy.Modes() {
+		for range 2 {
+			o := Order{Profile: policy.Profile{Mode: mode}, Tool: "bash", Arguments: `{"command":"sleep 1000 & true"}`, Workspace: dir}
+			if err := One(p, o); err != nil {
+				t.Fatalf("%s: %v", mode, err)
+			}
+		}
+	}
+	p.Empty()
 }
 
 // ServePlain is set by the benchmark.
