@@ -68,7 +68,7 @@ func pairOf(t *testing.T) (near, far *net.UnixConn) {
 	}
 	conns := [2]*net.UnixConn{}
 	for i, fd := range fds {
-		file := os.NewFile(uintptr(fd), "pair") //nolint:gosec // a descriptor
+		file := os.NewFile(uintptr(fd), "pair")
 		c, err := net.FileConn(file)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func sendAll(c *net.UnixConn, b []byte, descriptors int) error {
 	if descriptors > 0 {
 		fds := make([]int, descriptors)
 		for i := range fds {
-			fds[i] = int(null.Fd()) //nolint:gosec // a descriptor
+			fds[i] = int(null.Fd())
 		}
 		rights = unix.UnixRights(fds...)
 	}

@@ -81,7 +81,7 @@ func listenForFuzz(f *testing.F) (dir string, s *toolsocket.Server, lock *os.Fil
 	f.Cleanup(s.Close)
 	s.Widen(wire.Epoch{Boot: 2}, policy.Profile{Mode: policy.WorkspaceWrite})
 	if lock, err = os.Open(filepath.Join(dir, wire.ToolsRW, wire.LockName)); err == nil {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX) //nolint:gosec // a descriptor
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
 	}
 	if err != nil {
 		f.Fatal(err)

@@ -112,7 +112,7 @@ func decodeOrder(body []byte) (assignment, error) {
 	case marks&^allMarks != 0 || a.stdin == nil && input != "":
 		return assignment{}, fmt.Errorf("reading order: its marks %x are not known", marks)
 	}
-	a.profile = policy.Profile{Mode: modes[mode], Network: policy.Network(network)} //nolint:gosec // it was compared
+	a.profile = policy.Profile{Mode: modes[mode], Network: policy.Network(network)}
 	return a, nil
 }
 
