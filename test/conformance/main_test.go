@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/agentsession-dev/operator/internal/runner/conformance"
 	"github.com/agentsession-dev/operator/internal/leaktest"
+	"github.com/agentsession-dev/operator/internal/runner/conformance"
 	"github.com/agentsession-dev/operator/internal/runner/runnertest"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
