@@ -98,7 +98,7 @@ var escapes = []escape{
 	{what: "langfuse#15955, marcusquinn/aidevops#26951: a time-out ended the shell alone", tests: []string{"TestNothingOutlivesACall"}},
 	{what: "vm0-ai/vm0#16784: a group was killed after its leader had been reaped", none: "no group is ever killed: a domain is, and then the container", tests: []string{"TestCallsEndAlone"}},
 	{what: "Kilo-Org/kilocode#12600, puffo-ai/puffo-agent#83: what ran kept its old policy", tests: []string{"TestAfterNarrowedNotAByteIsWritten", "TestAStartThatRacesWithANarrowing"}},
-	{what: "a change that was refused while a terminal was open", tests: []string{"TestNarrowingDoesNotWaitForOutput", "TestNarrowingDoesNotWaitForAReader"}},
+	{what: "a change that was refused while a terminal was open", tests: []string{"TestNothingOutlivesATerminal", "TestNarrowingDoesNotWaitForOutput", "TestNarrowingDoesNotWaitForAReader"}},
 
 	// Policies over the text of a command.
 	{what: "Ona: /proc/self/root, copies, the loader as a program", none: "no program is denied by its name; what any does is confined",
@@ -108,7 +108,9 @@ var escapes = []escape{
 	{what: "claude-code#32226: patterns of a deny rule were not expanded", none: "there are no deny rules"},
 
 	{what: "bubblewrap CVE-2017-5226, bubblewrap#150: typing into a shared terminal, compared in 64 bits",
-		rows: []string{"type into a terminal", "type into a terminal with high bits", "paste into a terminal", "no terminal of the supervisor"}},
+		rows: []string{"type into a terminal", "type into a terminal with high bits", "paste into a terminal", "no terminal of the supervisor",
+			"type into a terminal (in a terminal)", "type into a terminal with high bits (in a terminal)", "paste into a terminal (in a terminal)"},
+		tests: []string{"TestNothingReachesTheTerminalOfAnotherCall"}},
 
 	{what: "kagent#1690, sandbox-runtime#214, OpenShell#982: privileges so that a sandbox could start",
 		rows: []string{"no new privileges, no capabilities, a filter"}, none: "generated pods pass the restricted level of Pod Security: their golden files are judged by its official checks"},

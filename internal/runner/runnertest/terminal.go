@@ -42,15 +42,15 @@ func (l *Link) order(st *wire.Start) error {
 		return err
 	}
 	go func() {
-		l.deaf.RLock() // see DeafenTerminals
-		l.deaf.RUnlock()
+		l.deaf.RLock()
+		defer l.deaf.RUnlock()
 		t.read()
 	}()
 	return nil
 }
 
 // DeafenTerminals keeps the agent from reading any terminal that is opened from now on, until the
-// returned function is called.
+// returned function is called. It waits for the end of those that are open.
 func (l *Link) DeafenTerminals() (hear func()) {
 	l.deaf.Lock()
 	return l.deaf.Unlock
