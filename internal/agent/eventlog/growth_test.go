@@ -49,7 +49,8 @@ func TestAppendDoesNotGrowWithTheLog(t *testing.T) {
 		}
 	}
 	laterAllocs, laterBytes, laterWrites := measure()
-	if laterAllocs > allocs || laterWrites != writes || laterBytes > bytes+10 { // longer numbers
+	// One more is a pool that was emptied, which the race detector does at random.
+	if laterAllocs > allocs+1 || laterWrites != writes || laterBytes > bytes+10 { // longer numbers
 		t.Errorf("at first %v allocations, %d bytes, %d writes; after 50,000 events %v, %d, %d",
 			allocs, bytes, writes, laterAllocs, laterBytes, laterWrites)
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,7 @@ func TestARefIsABranchATagOrACommit(t *testing.T) {
 	hidden := push(t, bare, "gone", "README", "hidden")
 	git(t, bare, "branch", "--delete", "--force", "gone")
 	git(t, bare, "update-ref", "refs/pull/1/head", hidden)
+	unknown := strings.Repeat("12345678", 5)
 	for ref, want := range map[string]struct{ content, head string }{
 		"":                    {"one", "refs/heads/main"},
 		"main":                {"one", "refs/heads/main"},
@@ -41,7 +43,7 @@ func TestARefIsABranchATagOrACommit(t *testing.T) {
 		"refs/heads/v1":       {},
 		"refs/tags/main":      {},
 		"nonsense":            {},
-		first[:39] + "f":      {},
+		unknown:               {},
 		"refs/pull/2/head":    {},
 		"FETCH_HEAD":          {},
 		"origin/main":         {},
@@ -86,10 +88,10 @@ func TestARepositoryIsFetchedOnce(t *testing.T) {
 
 // A fetch is cut off in the middle, and whatever it has left is gone when it is tried again.
 func TestAHalfFinishedFetchIsCleanedAndRepeated(t *testing.T) {
-	cut := true
+	var whole atomic.Bool
 	s := serve(t, false, func(git http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if cut && strings.HasSuffix(r.URL.Path, "git-upload-pack") {
+			if !whole.Load() && strings.HasSuffix(r.URL.Path, "git-upload-pack") {
 				panic(http.ErrAbortHandler)
 			}
 			git.ServeHTTP(w, r)
@@ -103,7 +105,7 @@ func TestAHalfFinishedFetchIsCleanedAndRepeated(t *testing.T) {
 		os.Lchown(filepath.Join(v.workspace, ".git"), toolsUser, toolsUser)); err != nil {
 		t.Fatal(err)
 	}
-	cut = false
+	whole.Store(true)
 	v.fetched("--git", s.URL+"/project.git")
 	if _, err := os.Lstat(filepath.Join(v.workspace, "junk")); err == nil || v.file("README") != "one" {
 		t.Error("what an unfinished fetch had left is still there")
