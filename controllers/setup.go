@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -34,20 +35,30 @@ const (
 	anyDefault = "*"
 )
 
-// CacheOptions keep in memory what is needed: of pods and volume claims the runners', and no object's
-// managed fields. Secrets are never read through the cache.
+// CacheOptions keep in memory what is needed: of pods and volume claims the runners', and of no object
+// what only those look at who apply it. Secrets are never read through the cache.
 func CacheOptions() cache.Options {
 	ours := labels.SelectorFromSet(labels.Set{
 		"app.kubernetes.io/managed-by": "agentsession-operator",
 		"app.kubernetes.io/component":  "runner",
 	})
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultTransform: slim,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                   {Label: ours, Transform: slimPod},
 			&corev1.PersistentVolumeClaim{}: {Label: ours},
 		},
 	}
+}
+
+// slim takes from an object its managed fields and kubectl's copy of it. Nothing is ever written
+// back as a whole, so that neither is lost.
+func slim(o any) (any, error) {
+	if m, err := meta.Accessor(o); err == nil {
+		m.SetManagedFields(nil)
+		delete(m.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+	}
+	return o, nil
 }
 
 // slimPod takes from a pod what nobody here looks at, which is most of it: what was asked
@@ -57,12 +68,21 @@ func slimPod(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	p.ManagedFields = nil
 	p.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, InitContainers: slimContainers(p.Spec.InitContainers), Containers: slimContainers(p.Spec.Containers),
 		Volumes: slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return !podspec.HoldsState(v) }),
 	}
-	return p, nil
+	slimStatuses(p.Status.InitContainerStatuses)
+	slimStatuses(p.Status.ContainerStatuses)
+	return slim(p)
+}
+
+func slimStatuses(all []corev1.ContainerStatus) {
+	for i := range all {
+		c := &all[i]
+		c.ImageID, c.ContainerID, c.VolumeMounts, c.User = "", "", nil, nil
+		c.Resources, c.AllocatedResources, c.AllocatedResourcesStatus = nil, nil, nil
+	}
 }
 
 func slimContainers(all []corev1.Container) []corev1.Container {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What the cache takes from a pod is nothing that a decision needs.
@@ -37,6 +38,20 @@ func TestAPodInTheCacheDecidesLikeTheWholeOne(t *testing.T) {
 				t.Errorf("the plan is %d, of the whole pod %d", slimPlan, plan)
 			}
 		})
+	}
+}
+
+// Neither managed fields nor kubectl's copy of what was applied fill the cache; what else was
+// noted stays.
+func TestTheCacheKeepsNoCopies(t *testing.T) {
+	s := settled().session
+	s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	s.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "team": "build"}
+	if _, err := slim(s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.ManagedFields) > 0 || len(s.Annotations) != 1 || s.Annotations["team"] != "build" {
+		t.Errorf("in the cache: %v, %v", s.ManagedFields, s.Annotations)
 	}
 }
 
