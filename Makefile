@@ -16,7 +16,7 @@ REGISTRY   ?=
 REPORTS    ?= $(CACHE)/conformance
 REPOSITORY := $(or $(REGISTRY),agentsession.dev)
 
-.PHONY: help demo test unit race integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status soak wording
+.PHONY: help demo test unit race integration conformance e2e bench scale generate verify lint images cluster cluster-down cluster-status soak chaos wording
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ soak: kube-binaries ## Repeat what must never fail: 1,000 narrowings under load,
 
 e2e: cluster images $(HELM) ## Test on a real cluster
 	$(ENV) $(E2E) $(or $(RUN),-skip '^$(IN_A_SESSION)$$') ./test/e2e/...
+
+chaos: cluster images $(HELM) ## Break the development cluster for 15 minutes under working sessions (root); CHAOS='-chaos.duration=3m -chaos.seed=1'
+	$(ENV) E2E_REPOSITORY='$(REPOSITORY)' E2E_TAG='$(TAG)' go test -count=1 -timeout 60m -v ./test/chaos -args -chaos.state="$$(dirname "$$KUBECONFIG")" $(CHAOS)
 
 bench: cluster images $(HELM) ## Measure, beside what a user would otherwise do; writes bench/results.json (BENCH='-only switch' for a part)
 	@$(ENV) go run ./bench --repository='$(REPOSITORY)' --tag='$(TAG)' --out bench/results.json --context='$(CONTEXT)' $(AUDIT_LOG) $(BENCH)

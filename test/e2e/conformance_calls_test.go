@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentsession-dev/operator/internal/runner/conformance"
 	"github.com/agentsession-dev/operator/internal/wire"
+	"github.com/agentsession-dev/operator/test/cluster"
 )
 
 // callsOf returns how the calls of the newest turn ended, in the order in which the model asked for them.
@@ -89,7 +88,7 @@ func nodeIsHere(t *testing.T) bool {
 	t.Helper()
 	uid := must(t)(kube.Kubectl(t.Context(), "-n", system, "get", "pods", "-l", "app.kubernetes.io/name=agentsession",
 		"-o", "jsonpath={.items[0].metadata.uid}"))
-	return os.Geteuid() == 0 && len(processesOf(t, uid)) > 0
+	return os.Geteuid() == 0 && len(cluster.Processes(uid)) > 0
 }
 
 // mountOutside gives both tools containers one more writable directory, as a volume of a class might be:
@@ -115,15 +114,9 @@ func (s *session) mountOutside() {
 	}
 }
 
-func (s *session) supervisors(container string) (pids []int) {
+func (s *session) supervisors(container string) []int {
 	s.t.Helper()
-	for _, pid := range processesOf(s.t, podUID(s.t, s.key.Namespace, s.pod())) {
-		line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-		if err == nil && containsAll(strings.ReplaceAll(string(line), "\x00", " "), []string{"supervise", container}) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	return cluster.Processes(podUID(s.t, s.key.Namespace, s.pod()), "supervise", container)
 }
 
 // mountInto binds a directory of this machine to a path that a process sees.
