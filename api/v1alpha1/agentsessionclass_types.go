@@ -129,6 +129,11 @@ type AgentSessionClassSpec struct {
 	// Unset: OnRestart.
 	// +optional
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
+
+	// telemetry says who is told of what the agents of this class do. It can
+	// change while they run. Unset: nobody.
+	// +optional
+	Telemetry Telemetry `json:"telemetry,omitzero"`
 }
 
 // SessionDefaults are what sessions have that do not say otherwise.
@@ -291,6 +296,24 @@ const (
 	// ProviderAnthropic is Anthropic's messages protocol.
 	ProviderAnthropic ModelProvider = "Anthropic"
 )
+
+// Telemetry says who is told of turns, model requests and tool calls: when they
+// were, how long they took, what they cost and how they ended, never what was said.
+// +kubebuilder:validation:XValidation:rule="!has(self.otlpEndpoint) || !isURL(self.otlpEndpoint) || url(self.otlpEndpoint).getScheme() == 'https' || (url(self.otlpEndpoint).getScheme() == 'http' && has(self.insecureHTTP) && self.insecureHTTP)",message="otlpEndpoint must begin with https://: over http the names of tools and models can be read on the way. Set insecureHTTP: true if that is acceptable here",fieldPath=".otlpEndpoint"
+type Telemetry struct {
+	// otlpEndpoint is the base URL of an OpenTelemetry collector that takes OTLP
+	// over HTTP, without /v1/traces: for example https://collector.example:4318. The
+	// session pods must be able to reach it. It must be https unless insecureHTTP
+	// is set. Unset: nobody is told.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getHostname() != '' && url(self).getQuery().size() == 0 && !self.contains('@') && !self.contains('#')",message="otlpEndpoint must be a URL with a scheme and a host, without user, query and fragment, for example https://collector.example:4318"
+	OTLPEndpoint string `json:"otlpEndpoint,omitempty"`
+
+	// insecureHTTP allows an otlpEndpoint of http. Default: false.
+	// +optional
+	InsecureHTTP bool `json:"insecureHTTP,omitempty"`
+}
 
 // Model says which model answers and where.
 // +kubebuilder:validation:XValidation:rule="!isURL(self.baseURL) || url(self.baseURL).getScheme() == 'https' || (url(self.baseURL).getScheme() == 'http' && has(self.insecureHTTP) && self.insecureHTTP)",message="baseURL must begin with https://: over http the key and the conversation can be read on the way. Set insecureHTTP: true if that is acceptable here",fieldPath=".baseURL"

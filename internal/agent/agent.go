@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsession-dev/operator/internal/agent/eventlog"
 	"github.com/agentsession-dev/operator/internal/agent/model"
+	"github.com/agentsession-dev/operator/internal/agent/telemetry"
 	"github.com/agentsession-dev/operator/internal/agent/toolsocket"
 	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/wire"
@@ -65,6 +66,7 @@ type Agent struct {
 	mirror *eventlog.Mirror
 	log    *eventlog.Log
 	tools  *toolsocket.Server
+	trace  *telemetry.Tracer
 	root   context.Context
 	cancel context.CancelFunc
 
@@ -141,6 +143,7 @@ func New(o Options) (*Agent, error) {
 		a.f.words = o.Words
 	}
 	a.root, a.cancel = context.WithCancel(context.Background())
+	a.trace = telemetry.New(telemetry.Subject{SessionUID: o.SessionUID, PodUID: o.PodUID, Version: o.Version}, o.Log)
 	a.mirror = eventlog.NewMirror(o.Stdout, mirrorBytes)
 	log, recovered, err := eventlog.Open(o.LogDir, eventlog.Options{
 		PodUID: o.PodUID, Mirror: a.mirror.Line, Each: a.takeIn, Secrets: a.secrets.texts, Reserve: logReserve,
@@ -220,6 +223,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 func (a *Agent) shutdown() error {
 	a.cancel()
+	a.trace.Close()
 	if a.tools != nil {
 		a.tools.Close()
 	}

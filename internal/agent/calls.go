@@ -57,7 +57,7 @@ func (a *Agent) runCalls(ctx context.Context, all []work) error {
 		errs := make([]error, len(g))
 		var wg sync.WaitGroup
 		for i, w := range g {
-			wg.Go(func() { errs[i] = a.runCall(ctx, w) })
+			wg.Go(func() { errs[i] = a.tracedCall(ctx, w) })
 		}
 		wg.Wait()
 		err = errors.Join(append(errs, err)...)

@@ -134,6 +134,7 @@ func (a *Agent) acceptLocked(d wire.Desired, doc policy.Document) error {
 	}
 	a.fresh = false
 	a.config = &d.Config
+	a.trace.Configure(d.Config.TraceEndpoint, d.Config.Session)
 	a.lease.length = time.Duration(d.LeaseSeconds) * time.Second
 	a.aimLocked(pushed{doc: doc, stamp: d.Stamp, workspace: d.Config.Workspace})
 	if a.f.turn.open && a.f.turn.cancelled && a.stopTurn != nil {

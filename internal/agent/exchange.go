@@ -27,6 +27,7 @@ const (
 type outgoing struct {
 	model.Prepared
 	provider model.Provider
+	header   eventlog.RequestHeader
 	attempt  int
 }
 
@@ -61,7 +62,7 @@ func (a *Agent) exchange(ctx context.Context, prepare func(try int) (outgoing, e
 		if err != nil {
 			return model.Answer{}, err
 		}
-		answer, err := a.ask(ctx, out)
+		answer, err := a.tracedAsk(ctx, out)
 		if err == nil {
 			err = useful(answer)
 		}
@@ -144,7 +145,7 @@ func (a *Agent) prepareLocked(r model.Request, sent func(model.Prepared) entry) 
 		return outgoing{}, err
 	}
 	a.publishLocked()
-	return outgoing{prepared, provider, a.f.turn.attempt}, nil
+	return outgoing{prepared, provider, a.f.header.RequestHeader, a.f.turn.attempt}, nil
 }
 
 // planStep says what stands before a request: the step, the header where it may have changed, and

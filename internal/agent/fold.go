@@ -94,6 +94,7 @@ type call struct {
 	taken               bool // tool/call is logged
 	started             bool
 	done                bool
+	mode, failure       string // once it is done
 }
 
 // measure is how large a transcript was, in tokens by the endpoint's count and in bytes by ours.
@@ -136,7 +137,7 @@ func (f *fold) apply(e eventlog.Event) error {
 		return with(e, func(p eventlog.ToolResult) error {
 			f.files.see(e.Seq, p.File)
 			f.noteTerminal(p.Terminal)
-			return f.onCall(p.CallID, func(c *call) { c.done = true })
+			return f.onCall(p.CallID, func(c *call) { c.done = true; c.mode, c.failure = endedAs(p) })
 		})
 	case eventlog.TypeApprovalRequested:
 		return with(e, func(p eventlog.ApprovalRequested) error { return f.applyAsked(e, p) })

@@ -29,7 +29,7 @@ func (a *Agent) turns() {
 		if err != nil {
 			return
 		}
-		err = a.runTurn(ctx)
+		err = a.tracedTurn(ctx)
 		a.stopTurn(nil)
 		if err != nil {
 			return

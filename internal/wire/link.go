@@ -68,6 +68,10 @@ type Config struct {
 	// ApprovalTimeoutSeconds is how long a request waits for a person; 0 is DefaultApprovalTimeout.
 	ApprovalTimeoutSeconds int64 `json:"approvalTimeoutSeconds,omitempty"`
 
+	// TraceEndpoint is the base URL of the collector that is told of turns, requests and calls. It may
+	// change while the session runs. Empty is none.
+	TraceEndpoint string `json:"traceEndpoint,omitempty"`
+
 	// RuntimeContext is fixed for a session. Empty is Enabled.
 	RuntimeContext RuntimeContext `json:"runtimeContext,omitempty"`
 }

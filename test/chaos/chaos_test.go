@@ -26,6 +26,11 @@ func TestChaos(t *testing.T) {
 		s.settle(t)
 	}
 
+	t.Cleanup(func() { // whatever happened here: the cluster is others' too
+		if err := up(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
 	ctx, stop := context.WithTimeout(t.Context(), *duration)
 	defer stop()
 	var working sync.WaitGroup

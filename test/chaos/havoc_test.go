@@ -115,8 +115,8 @@ func killPart(name string) func(context.Context, *session) error {
 }
 
 func up(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "-C", "hack/kube", "run", ".", "up")
-	cmd.Dir = root
+	cmd := exec.CommandContext(ctx, "go", "-C", filepath.Join(here, root, "hack/kube"), "run", ".", "up")
+	cmd.Dir = "/"
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("starting the cluster again: %w: %s", err, out)

@@ -34,6 +34,7 @@ var (
 	seed     = flag.Int64("chaos.seed", time.Now().UnixNano(), "what is broken when follows from it")
 	state    = flag.String("chaos.state", "", "the state directory of the development cluster, which has the numbers of its processes")
 
+	here  string // where this package is
 	kube  = cluster.Cluster{}
 	api   client.WithWatch
 	setup = cluster.Setup{Root: root, Repository: os.Getenv("E2E_REPOSITORY"), Tag: os.Getenv("E2E_TAG")}
@@ -45,8 +46,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "this test breaks the development cluster: run it with make chaos")
 		os.Exit(1)
 	}
+	var err error
+	if here, err = os.Getwd(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	err := prepare(ctx)
+	err = prepare(ctx)
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "preparing the cluster:", err)
