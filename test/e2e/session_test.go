@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,10 @@ func (s *session) results() []string {
 // sh runs a command beside the session's tools, outside of their sandbox.
 func (s *session) sh(command string) (string, error) {
 	return kube.Kubectl(s.t.Context(), "-n", s.key.Namespace, "exec", s.pod(), "-c", "tools-ro", "--", "bash", "-c", command)
+}
+
+func containsAll(s string, words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(s, w) })
 }
 
 func eventually(t *testing.T, what string, done func() bool) {
