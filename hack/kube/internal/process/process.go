@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Identity is a process beyond its number: numbers are used again, but not with
@@ -48,6 +51,9 @@ func Start(s Spec) (Identity, error) {
 		Env: s.Env, Dir: s.Dir, Stdout: log, Stderr: log,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
+	if err := keepToOurselves(); err != nil {
+		return Identity{}, err
+	}
 	if err := cmd.Start(); err != nil {
 		return Identity{}, fmt.Errorf("starting %s: %w", filepath.Base(s.Path), err)
 	}
@@ -62,6 +68,15 @@ func Start(s Spec) (Identity, error) {
 	}
 	go func() { _ = cmd.Wait() }() // reaps it while we are its parent
 	return id, nil
+}
+
+// keepToOurselves has no descriptor of whoever started this program end up in one that
+// outlives both: a lock held through it would never be let go, a pipe never end.
+func keepToOurselves() error {
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil { // Linux 5.11
+		return fmt.Errorf("keeping descriptors to ourselves: %w", err)
+	}
+	return nil
 }
 
 func openLog(path string) (*os.File, error) {

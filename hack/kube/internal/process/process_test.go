@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func start(t *testing.T, script string) (Identity, Spec) {
@@ -49,6 +52,29 @@ func TestStartStop(t *testing.T) {
 				t.Error("alive after Stop")
 			}
 		})
+	}
+}
+
+// A started process holds nothing of its starter's: a lock that was handed down ends with
+// whoever took it.
+func TestNothingIsHandedDown(t *testing.T) {
+	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if _, err := unix.FcntlInt(lock.Fd(), unix.F_SETFD, 0); err != nil { // as flock(1) leaves it to its command
+		t.Fatal(err)
+	}
+	id, _ := start(t, "exec sleep 1000")
+	open, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(id.PID), "fd", "*"))
+	if err != nil || len(open) == 0 {
+		t.Fatal(open, err)
+	}
+	for _, fd := range open {
+		if to, err := os.Readlink(fd); err == nil && to == lock.Name() {
+			t.Errorf("%s is %s", fd, to)
+		}
 	}
 }
 
