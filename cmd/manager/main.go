@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,11 @@ func main() {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "manager: %v\n", err)
 		os.Exit(2)
+	}
+	if os.Getenv("GOGC") == "" {
+		// What is held is a cache that hardly changes: collecting twice as often costs next to
+		// nothing and saves a quarter of the memory.
+		debug.SetGCPercent(50)
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
