@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentsession-dev/operator/internal/policy"
+	"github.com/agentsession-dev/operator/internal/tool"
 )
 
 // Order is a call as its supervisor knows it.
@@ -19,6 +20,9 @@ type Order struct {
 	Arguments string // canonical JSON
 	Workspace string
 	Version   string // see wire.Start
+
+	// Decoded are the arguments, where they have been decoded and found canonical before.
+	Decoded tool.Arguments
 }
 
 // assignment is what init is told about a call. It travels through a socket pair, never

@@ -24,15 +24,15 @@ func TestAnOrderComesAsItWent(t *testing.T) {
 		want  program
 	}{
 		"a command": {
-			Order{profile, "bash", `{"command":"a<b","cwd":"sub"}`, "/workspace", "any"},
+			Order{profile, "bash", `{"command":"a<b","cwd":"sub"}`, "/workspace", "any", nil},
 			program{argv: []string{"bash", "-c", "a<b"}, env: Environment("/workspace"), dir: "/workspace/sub"},
 		},
 		"a file tool": {
-			Order{profile, "read", `{"path":"a"}`, "/workspace", "any"},
+			Order{profile, "read", `{"path":"a"}`, "/workspace", "any", nil},
 			program{path: self, argv: []string{"toolbox", "tool", "read", "/workspace", "any"}, env: Environment("/workspace"), dir: "/workspace", stdin: []byte(`{"path":"a"}`)},
 		},
 		"a terminal": {
-			Order{profile, "terminal", `{"action":"open","command":"top"}`, "/workspace", ""},
+			Order{profile, "terminal", `{"action":"open","command":"top"}`, "/workspace", "", nil},
 			program{argv: []string{"bash", "-c", "top"}, env: Environment("/workspace"), dir: "/workspace", terminal: true},
 		},
 	} {
@@ -40,6 +40,14 @@ func TestAnOrderComesAsItWent(t *testing.T) {
 			b, err := encodeOrder(tc.order)
 			if err != nil {
 				t.Fatal(err)
+			}
+			c, err := tool.Canonical(tc.order.Tool, []byte(tc.order.Arguments))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.order.Decoded = c.Arguments
+			if same, err := encodeOrder(tc.order); err != nil || !bytes.Equal(b, same) {
+				t.Errorf("decoded before, it is another order: %q, want %q (%v)", same, b, err)
 			}
 			got, err := decodeOrder(b[4:])
 			if err != nil {

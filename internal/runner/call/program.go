@@ -56,23 +56,28 @@ func programFor(o Order) (program, error) {
 		p.argv = []string{"toolbox", "tool", Selftest}
 		return p, nil
 	}
-	c, err := tool.Canonical(o.Tool, []byte(o.Arguments))
-	if err != nil {
-		return program{}, err
+	decoded := o.Decoded
+	if decoded == nil {
+		c, err := tool.Canonical(o.Tool, []byte(o.Arguments))
+		if err != nil {
+			return program{}, err
+		}
+		decoded = c.Arguments
 	}
-	switch a := c.Arguments.(type) {
+	switch a := decoded.(type) {
 	case *tool.Bash:
 		p.argv, p.dir = []string{"bash", "-c", a.Command}, a.Cwd
 	case *tool.Terminal:
 		p.argv, p.dir, p.terminal = terminalArgs(a), a.Cwd, true
 	default:
-		p.argv = []string{"toolbox", "tool", c.Tool.Name, o.Workspace, o.Version}
-		p.stdin = c.Canonical
+		p.argv = []string{"toolbox", "tool", o.Tool, o.Workspace, o.Version}
+		p.stdin = []byte(o.Arguments)
 		return p, nil
 	}
 	if !filepath.IsAbs(p.dir) {
 		p.dir = filepath.Join(o.Workspace, p.dir)
 	}
+	var err error
 	p.path, err = bash()
 	return p, err
 }
