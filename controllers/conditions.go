@@ -43,6 +43,7 @@ func conditionsOf(w *world) []metav1.Condition {
 	enforced := enforcedOf(w, completed, suspended)
 	mode := modeAppliedOf(w, completed, suspended, enforced)
 	active := activeOf(w, completed, suspended, runner)
+	waiting := waitingForApprovalOf(w, completed, suspended)
 	ready := readyOf(w, completed, accepted, suspended, runner, enforced, mode)
 	outdated := outdatedOf(w, completed)
 	stalled := stalledOf(completed, accepted, suspended, runner, enforced)
@@ -58,6 +59,7 @@ func conditionsOf(w *world) []metav1.Condition {
 		{v1alpha1.ConditionEnforced, enforced},
 		{v1alpha1.ConditionModeApplied, mode},
 		{v1alpha1.ConditionActive, active},
+		{v1alpha1.ConditionWaitingForApproval, waiting},
 		{v1alpha1.ConditionSuspended, suspended},
 		{v1alpha1.ConditionOutdated, outdated},
 		{v1alpha1.ConditionCompleted, completed},
@@ -269,7 +271,7 @@ func activeOf(w *world, completed, suspended, runner verdict) verdict {
 		return no(v1alpha1.ReasonPaused, "The agent does not run yet, or does not answer.")
 	}
 	switch w.observation.Observed.Activity.State {
-	case wire.InTurn:
+	case wire.InTurn, wire.WaitingForApproval:
 		return yes(v1alpha1.ReasonInTurn, "A turn is running.")
 	case wire.Idle:
 		if p := w.problem(wire.ModelUnavailable); p != nil {
@@ -282,6 +284,27 @@ func activeOf(w *world, completed, suspended, runner verdict) verdict {
 		return no(v1alpha1.ReasonPaused, "Nothing starts before the runner is ready.")
 	}
 	return no(v1alpha1.ReasonPaused, "Nothing starts before the policy is enforced.")
+}
+
+// waitingForApprovalOf tells of a call that waits for a person. What it says of the call comes
+// from the agent.
+func waitingForApprovalOf(w *world, completed, suspended verdict) verdict {
+	none := no(v1alpha1.ReasonNonePending, "No tool call waits for a person.")
+	o := w.observation.Observed
+	switch {
+	case completed.is():
+		return no(completed.reason, "The session is finished.")
+	case suspended.is():
+		return no(v1alpha1.ReasonSuspended, "The session is suspended. A call that waits goes on waiting when it is resumed, if its time is not over by then.")
+	case w.unheard():
+		return w.before(v1alpha1.ConditionWaitingForApproval, none)
+	case o == nil || !w.podUp() || len(o.Approvals) == 0:
+		return none
+	}
+	a := o.Approvals[0]
+	return yes(v1alpha1.ReasonApprovalPending,
+		"A call of %s asks to run once under %s. Nobody can decide on the cluster yet: it ends as denied when approval.timeoutSeconds are over, or at once when the mode or the approval policy changes.",
+		cutLine(a.Tool, 64), a.Mode)
 }
 
 func readyOf(w *world, completed, accepted, suspended, runner, enforced, mode verdict) verdict {

@@ -129,6 +129,8 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Limits:         limitsOf(withDefaults(s.Spec.Limits, class.Spec.Defaults.Limits), class.Spec.Limits),
 			RuntimeContext: wire.RuntimeContext(s.Spec.RuntimeContext),
 			GraceSeconds:   class.Spec.Termination.GraceSeconds,
+
+			ApprovalTimeoutSeconds: s.Spec.Approval.TimeoutSeconds,
 		},
 		Policy:       string(w.policy.document.Bytes),
 		Stamp:        w.policy.stamp,

@@ -42,6 +42,9 @@ func notesOn(before, after *v1alpha1.AgentSessionStatus) []note {
 	if applied, ok := appliedNote(before, after); ok {
 		list = append(list, applied)
 	}
+	if c := transition(before, after, v1alpha1.ConditionWaitingForApproval); c != nil && c.Status == metav1.ConditionTrue {
+		list = append(list, note{corev1.EventTypeNormal, v1alpha1.ConditionWaitingForApproval, "Observe", c.Message})
+	}
 	if before.PodName == "" && after.PodName != "" {
 		list = append(list, note{corev1.EventTypeNormal, "PodCreated", "Create", "Created pod " + after.PodName})
 	}

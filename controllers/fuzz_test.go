@@ -121,7 +121,10 @@ func drawObservation(t *rapid.T) link.Observation {
 		return o
 	}
 	o.Observed = settled().observation.Observed
-	o.Observed.Activity.State = rapid.SampledFrom([]wire.State{"", wire.Idle, wire.InTurn, wire.Paused, "made-up"}).Draw(t, "state")
+	o.Observed.Activity.State = rapid.SampledFrom([]wire.State{"", wire.Idle, wire.InTurn, wire.Paused, wire.WaitingForApproval, "made-up"}).Draw(t, "state")
+	for range rapid.IntRange(0, 2).Draw(t, "approvals") {
+		o.Observed.Approvals = append(o.Observed.Approvals, wire.Approval{CallID: "1.1.1", Tool: "bash\n", Mode: policy.WorkspaceWrite})
+	}
 	o.Observed.Containers = o.Observed.Containers[:rapid.IntRange(0, 2).Draw(t, "containers")]
 	for i := range o.Observed.Containers {
 		o.Observed.Containers[i].Connected = rapid.Bool().Draw(t, "connected")

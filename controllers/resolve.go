@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,13 +60,13 @@ func resolve(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass, namesp
 func parse(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass) (ask policy.Request, ceiling policy.Ceiling, err error) {
 	c := class.Spec.Ceiling
 	var errs [6]error
-	// What is unset is the narrowest.
+	// What is unset is the narrowest, but for the ceiling of approval: asking gives nobody anything.
 	ask.Mode, errs[0] = parseOr(policy.ParseMode, string(s.Spec.Sandbox.Mode))
 	ask.Network, errs[1] = parseOr(policy.ParseNetwork, string(s.Spec.Sandbox.Network))
 	ask.Approval, errs[2] = parseOr(policy.ParseApproval, string(s.Spec.Approval.Policy))
 	ceiling.Mode, errs[3] = parseOr(policy.ParseMode, string(c.MaxMode))
 	ceiling.Network, errs[4] = parseOr(policy.ParseNetwork, string(c.MaxNetwork))
-	ceiling.Approval, errs[5] = parseOr(policy.ParseApproval, string(c.MaxApproval))
+	ceiling.Approval, errs[5] = parseOr(policy.ParseApproval, string(cmp.Or(c.MaxApproval, v1alpha1.ApprovalAsk)))
 	return ask, ceiling, errors.Join(errs[:]...)
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/controllers/podspec"
-	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -43,6 +42,9 @@ func statusOf(w *world) v1alpha1.AgentSessionStatus {
 	observedStatus(w, &s)
 	for _, c := range conditionsOf(w) {
 		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	if s.Activity != nil && !isTrue(s.Conditions, v1alpha1.ConditionWaitingForApproval) {
+		s.Activity.PendingApprovals = 0 // also where no agent is left to say so
 	}
 	if w.pod == nil && !isTrue(s.Conditions, v1alpha1.ConditionCompleted) {
 		s.PodName, s.NodeName = "", ""
@@ -81,6 +83,7 @@ func observedStatus(w *world, s *v1alpha1.AgentSessionStatus) {
 		before := s.Activity
 		s.Activity = &v1alpha1.ActivityStatus{
 			State: state, Turns: int64(o.Activity.Turns), Steps: int64(o.Activity.Steps), Calls: int64(o.Activity.Calls),
+			PendingApprovals: int32(len(o.Approvals)),
 		}
 		switch {
 		case state != v1alpha1.ActivityIdle:
@@ -105,6 +108,7 @@ func observedStatus(w *world, s *v1alpha1.AgentSessionStatus) {
 
 var activityStates = map[wire.State]v1alpha1.ActivityState{
 	wire.Idle: v1alpha1.ActivityIdle, wire.InTurn: v1alpha1.ActivityInTurn, wire.Paused: v1alpha1.ActivityPaused,
+	wire.WaitingForApproval: v1alpha1.ActivityWaitingForApproval,
 }
 
 // appliedStatus is the policy that the agent confirmed. A digest that names no policy
@@ -114,7 +118,7 @@ func appliedStatus(w *world, a *wire.Applied, before *v1alpha1.AppliedStatus) *v
 		return before
 	}
 	p, ok := policyWith(a.Digest)
-	if !ok || p.Approval != policy.ApprovalNever {
+	if !ok {
 		return before
 	}
 	at := metav1.NewTime(a.Time).Rfc3339Copy()
@@ -208,9 +212,9 @@ func compare(before, after v1alpha1.AgentSessionStatus) change {
 	after = *after.DeepCopy()
 	after.NodeName = before.NodeName
 	if before.Activity != nil && after.Activity != nil && before.Usage != nil && before.Log != nil {
-		state, since := after.Activity.State, after.Activity.IdleSince
+		state, since, pending := after.Activity.State, after.Activity.IdleSince, after.Activity.PendingApprovals
 		after.Usage, after.Log, after.Activity = before.Usage, before.Log, new(*before.Activity)
-		after.Activity.State, after.Activity.IdleSince = state, since
+		after.Activity.State, after.Activity.IdleSince, after.Activity.PendingApprovals = state, since, pending
 	}
 	if equality.Semantic.DeepEqual(before, after) {
 		return countersOnly

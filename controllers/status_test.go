@@ -46,6 +46,12 @@ func settled() *world {
 	return w
 }
 
+// asks has a call of the session wait for a person.
+func (w *world) asks() {
+	w.observation.Observed.Activity.State = wire.WaitingForApproval
+	w.observation.Observed.Approvals = []wire.Approval{{CallID: "1.2.1", Tool: "bash", Mode: policy.DangerFullAccess}}
+}
+
 // persist gives the session a volume that stays, and a pod on it.
 func (w *world) persist() {
 	w.class.Spec.Storage = &v1alpha1.ClassStorage{Storage: v1alpha1.Storage{Type: v1alpha1.StoragePersistentVolumeClaim}}
@@ -312,6 +318,32 @@ func TestConditions(t *testing.T) {
 			},
 			[]string{"Ready=False/LandlockUnavailable", "Enforced=False/LandlockUnavailable", "ModeApplied=False/NotEnforced"}, "",
 		},
+		"a call waits for a person": {
+			func(w *world) { w.asks() },
+			[]string{"Ready=True/Running", "Active=True/InTurn", "WaitingForApproval=True/ApprovalPending", "Stalled=False/None"}, "",
+		},
+		"a call waited for a person when the controller started anew": {
+			func(w *world) {
+				w.asks()
+				w.session.Status = statusOf(w)
+				w.observation = link.Observation{}
+			},
+			[]string{"WaitingForApproval=True/ApprovalPending", "Active=True/InTurn"}, "",
+		},
+		"no call waits": {
+			func(*world) {},
+			[]string{"WaitingForApproval=False/NonePending"}, "",
+		},
+		"a call waits in a session that is suspended": {
+			func(w *world) {
+				w.persist()
+				w.asks()
+				w.session.Status = statusOf(w)
+				w.session.Spec.Suspend = true
+				w.pod, w.observation = nil, link.Observation{}
+			},
+			[]string{"WaitingForApproval=False/Suspended", "Suspended=True/Suspended"}, "",
+		},
 		"a controller that has just started believes the last one for a while": {
 			func(w *world) {
 				w.session.Status = statusOf(w)
@@ -364,7 +396,7 @@ func TestConditions(t *testing.T) {
 // checkStatus holds of every status, whatever the world.
 func checkStatus(t *testing.T, w *world, status v1alpha1.AgentSessionStatus) {
 	t.Helper()
-	if status.ObservedGeneration != w.session.Generation || len(status.Conditions) != 10 {
+	if status.ObservedGeneration != w.session.Generation || len(status.Conditions) != 11 {
 		t.Errorf("observedGeneration %d, %d conditions", status.ObservedGeneration, len(status.Conditions))
 	}
 	for _, c := range status.Conditions {
@@ -444,5 +476,68 @@ func TestCompareTellsCountersFromTheRest(t *testing.T) {
 	w.observation.Observed.Activity.State = wire.InTurn
 	if got := compare(before, statusOf(w)); got != changedMore {
 		t.Errorf("compare() = %d, want more", got)
+	}
+}
+
+// A call that waits is worth a write and an event of its own; when it is over, nothing is left of it.
+func TestPendingApprovalsAreTold(t *testing.T) {
+	w := settled()
+	before := statusOf(w)
+	w.asks()
+	after := statusOf(w)
+	if a := after.Activity; a.State != v1alpha1.ActivityWaitingForApproval || a.PendingApprovals != 1 || compare(before, after) != changedMore {
+		t.Errorf("activity = %+v, change %v", a, compare(before, after))
+	}
+	c := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionWaitingForApproval)
+	if !strings.Contains(c.Message, "A call of bash asks to run once under danger-full-access.") {
+		t.Errorf("message = %q", c.Message)
+	}
+	want := []note{{corev1.EventTypeNormal, v1alpha1.ConditionWaitingForApproval, "Observe", c.Message}}
+	if diff := cmp.Diff(want, notesOn(&before, &after), cmp.AllowUnexported(note{})); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	w.session.Status = after
+	if again := notesOn(&after, new(statusOf(w))); len(again) != 0 {
+		t.Errorf("told again: %+v", again)
+	}
+	w.observation.Observed.Approvals = nil
+	w.observation.Observed.Activity.State = wire.InTurn
+	if done := statusOf(w); done.Activity.PendingApprovals != 0 || len(notesOn(&after, &done)) != 0 {
+		t.Errorf("activity = %+v, events %+v", done.Activity, notesOn(&after, &done))
+	}
+	w.asks()
+	w.session.Status = statusOf(w)
+	w.persist()
+	w.session.Spec.Suspend = true
+	w.pod, w.observation = nil, link.Observation{}
+	if s := statusOf(w); s.Activity.PendingApprovals != 0 {
+		t.Errorf("a suspended session has %d calls that wait", s.Activity.PendingApprovals)
+	}
+}
+
+// Whoever is not told otherwise may be asked, as far as class and spec say so.
+func TestTheCeilingOfApproval(t *testing.T) {
+	for _, tc := range []struct{ spec, ceiling, want v1alpha1.ApprovalPolicy }{
+		{v1alpha1.ApprovalAsk, "", v1alpha1.ApprovalAsk},
+		{v1alpha1.ApprovalAsk, v1alpha1.ApprovalAsk, v1alpha1.ApprovalAsk},
+		{v1alpha1.ApprovalAsk, v1alpha1.ApprovalNever, v1alpha1.ApprovalNever},
+		{v1alpha1.ApprovalNever, v1alpha1.ApprovalAsk, v1alpha1.ApprovalNever},
+		{"", "", v1alpha1.ApprovalNever},
+	} {
+		w := settled()
+		w.session.Spec.Approval = v1alpha1.Approval{Policy: tc.spec, TimeoutSeconds: 60}
+		w.class.Spec.Ceiling.MaxApproval = tc.ceiling
+		w.resolve()
+		s := statusOf(w)
+		var clamped []v1alpha1.Clamp
+		if tc.spec == v1alpha1.ApprovalAsk && tc.want == v1alpha1.ApprovalNever {
+			clamped = []v1alpha1.Clamp{{Field: "approval", Requested: "ask", By: v1alpha1.ClampedByClass}}
+		}
+		if diff := cmp.Diff(clamped, s.Policy.Clamped); diff != "" || s.Policy.Approval != tc.want {
+			t.Errorf("spec %q, class %q: %s, clamped (-want +got):\n%s", tc.spec, tc.ceiling, s.Policy.Approval, diff)
+		}
+		if d := desiredOf(w, nil); d.Config.ApprovalTimeoutSeconds != 60 {
+			t.Errorf("the agent is told %d s", d.Config.ApprovalTimeoutSeconds)
+		}
 	}
 }

@@ -224,7 +224,7 @@ type EnforcementStatus struct {
 }
 
 // ActivityState is what an agent is doing.
-// +kubebuilder:validation:Enum=Idle;InTurn;Paused
+// +kubebuilder:validation:Enum=Idle;InTurn;WaitingForApproval;Paused
 type ActivityState string
 
 const (
@@ -232,15 +232,18 @@ const (
 	ActivityIdle ActivityState = "Idle"
 	// ActivityInTurn works on a message.
 	ActivityInTurn ActivityState = "InTurn"
+	// ActivityWaitingForApproval works on a message, and goes on with it when a
+	// person has decided on a call, or nobody did in time.
+	ActivityWaitingForApproval ActivityState = "WaitingForApproval"
 	// ActivityPaused starts nothing until what is missing is there again.
 	ActivityPaused ActivityState = "Paused"
 )
 
 // ActivityStatus is what the agent is doing.
 type ActivityStatus struct {
-	// state is Idle (waits for a message), InTurn (works on one) or Paused
-	// (starts nothing until what is missing is there again; the conditions say
-	// what).
+	// state is Idle (waits for a message), InTurn (works on one),
+	// WaitingForApproval (a call of the turn waits for a person) or Paused (starts
+	// nothing until what is missing is there again; the conditions say what).
 	// +required
 	State ActivityState `json:"state"`
 
@@ -260,6 +263,11 @@ type ActivityStatus struct {
 	// calls is how many tool calls run now.
 	// +optional
 	Calls int64 `json:"calls,omitempty"`
+
+	// pendingApprovals is how many tool calls wait for a person. Each ends as
+	// denied when nobody lets it run within approval.timeoutSeconds.
+	// +optional
+	PendingApprovals int32 `json:"pendingApprovals"`
 }
 
 // UsageStatus counts model tokens.

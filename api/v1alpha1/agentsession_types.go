@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.applied.mode`,description="The sandbox mode that is enforced now"
 // +kubebuilder:printcolumn:name="Approval",type=string,JSONPath=`.status.applied.approval`
+// +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.activity.pendingApprovals`,description="How many tool calls wait for a person"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.status.podName`,priority=1
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`,priority=1
@@ -75,8 +76,9 @@ type AgentSessionSpec struct {
 	Sandbox Sandbox `json:"sandbox,omitzero"`
 
 	// approval says whether a person may be asked to let a single tool call go
-	// further than the sandbox allows. It can change at any time. Default:
-	// policy never.
+	// further than the sandbox allows. It can change at any time; a call that waits
+	// is withdrawn when it does. The class may allow less. Default: policy ask,
+	// timeoutSeconds 1800.
 	// +optional
 	// +kubebuilder:default={}
 	Approval Approval `json:"approval,omitzero"`
@@ -223,11 +225,23 @@ type Sandbox struct {
 
 // Approval is whether a person may be asked.
 type Approval struct {
-	// policy never asks nobody: what the sandbox forbids is denied. Default:
-	// never.
+	// policy ask lets the agent put a call that the sandbox denied before a person,
+	// who may let it run once under a wider mode, within the class's ceiling; the
+	// turn waits meanwhile, and a change of the policy never does. There is no way
+	// to decide on the cluster yet: such a call ends as denied after
+	// timeoutSeconds. never asks nobody: what the sandbox forbids is denied at
+	// once. Default: ask.
 	// +optional
-	// +kubebuilder:default=never
+	// +kubebuilder:default=ask
 	Policy ApprovalPolicy `json:"policy,omitempty"`
+
+	// timeoutSeconds is how long a call waits for a person before it is denied,
+	// at most a week. It holds for calls that begin to wait later. Default: 1800.
+	// +optional
+	// +kubebuilder:default=1800
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	TimeoutSeconds int64 `json:"timeoutSeconds,omitempty"`
 }
 
 // ModelChoice chooses a model.

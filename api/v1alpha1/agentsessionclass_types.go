@@ -397,7 +397,8 @@ type Ceiling struct {
 	// +optional
 	MaxNetwork NetworkAccess `json:"maxNetwork,omitempty"`
 
-	// maxApproval is the widest approval policy. Unset: never.
+	// maxApproval is the widest approval policy: never keeps calls of its sessions
+	// from waiting for a person. Unset: ask.
 	// +optional
 	MaxApproval ApprovalPolicy `json:"maxApproval,omitempty"`
 

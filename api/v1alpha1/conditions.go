@@ -16,6 +16,8 @@ const (
 	// ConditionModeApplied is True when the policy of this generation is enforced,
 	// nothing wider runs any more, and no request can leave without stating it.
 	ConditionModeApplied = "ModeApplied"
+	// ConditionWaitingForApproval is True while a tool call waits for a person.
+	ConditionWaitingForApproval = "WaitingForApproval"
 	// ConditionActive is True while a turn runs.
 	ConditionActive = "Active"
 	// ConditionSuspended is True when the session has no pod because that is wanted, and
@@ -140,6 +142,14 @@ const (
 	// ReasonPolicyOlder is set when the agent has a policy that was made from newer
 	// objects than the operator has read so far.
 	ReasonPolicyOlder = "PolicyOlder"
+)
+
+// Reasons of WaitingForApproval.
+const (
+	// ReasonApprovalPending is set on WaitingForApproval=True.
+	ReasonApprovalPending = "ApprovalPending"
+	// ReasonNonePending is set on WaitingForApproval=False.
+	ReasonNonePending = "NonePending"
 )
 
 // ReasonUnknownMaxMode is the reason of an event on a namespace whose label

@@ -36,12 +36,17 @@ const (
 )
 
 // ApprovalPolicy says whether a person may be asked to let one call run
-// wider.
-// +kubebuilder:validation:Enum=never
+// wider: ask or never.
+// +kubebuilder:validation:Enum=ask;never
 type ApprovalPolicy string
 
-// ApprovalNever asks nobody: what the mode forbids is denied.
-const ApprovalNever ApprovalPolicy = "never"
+const (
+	// ApprovalAsk lets a call wait for a person, who may let it run once under a
+	// wider mode.
+	ApprovalAsk ApprovalPolicy = "ask"
+	// ApprovalNever asks nobody: what the mode forbids is denied.
+	ApprovalNever ApprovalPolicy = "never"
+)
 
 // StorageType is the kind of volume that holds a session's log and
 // workspace.

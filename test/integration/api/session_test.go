@@ -49,7 +49,12 @@ func TestSessionsThatAreRefusedOrAdmitted(t *testing.T) {
 		"an empty mode":              {set("spec.sandbox.mode", ""), `spec.sandbox.mode: Unsupported value: ""`},
 		"another network":            {set("spec.sandbox.network", "host"), `spec.sandbox.network: Unsupported value: "host": supported values: "none", "open"`},
 		"an open network":            {set("spec.sandbox.network", "open"), ""},
-		"approval by asking":         {set("spec.approval.policy", "ask"), `spec.approval.policy: Unsupported value: "ask": supported values: "never"`},
+		"approval by asking":         {set("spec.approval.policy", "ask"), ""},
+		"approval by itself":         {set("spec.approval.policy", "always"), `spec.approval.policy: Unsupported value: "always": supported values: "ask", "never"`},
+		"a person has a second":      {set("spec.approval.timeoutSeconds", int64(1)), ""},
+		"a person has a week":        {set("spec.approval.timeoutSeconds", int64(604800)), ""},
+		"a person has no time":       {set("spec.approval.timeoutSeconds", int64(0)), "spec.approval.timeoutSeconds: Invalid value: 0"},
+		"a person has for ever":      {set("spec.approval.timeoutSeconds", int64(604801)), "spec.approval.timeoutSeconds: Invalid value: 604801"},
 		"an empty prompt":            {set("spec.prompt", ""), "prompt is empty: write a message, or leave the field out to start without one"},
 		"a prompt of blanks":         {set("spec.prompt", " \n\t"), "prompt is empty"},
 		"a prompt of 64 KiB":         {set("spec.prompt", strings.Repeat("a", 65536)), ""},
@@ -94,6 +99,8 @@ func TestWhatOfASessionCanChange(t *testing.T) {
 		"the mode":                  {set("spec.sandbox.mode", "read-only"), ""},
 		"the sandbox as a whole":    {unset("spec.sandbox"), ""},
 		"the approval as a whole":   {unset("spec.approval"), ""},
+		"the approval policy":       {set("spec.approval.policy", "ask"), ""},
+		"the time for approval":     {set("spec.approval.timeoutSeconds", int64(60)), ""},
 		"suspend":                   {set("spec.suspend", true), ""},
 		"not to an unknown mode":    {set("spec.sandbox.mode", "yolo"), "Unsupported value"},
 		"not the class":             {set("spec.className", "other"), "className cannot be added, changed or removed later"},
@@ -129,7 +136,7 @@ func TestDefaultsOfASession(t *testing.T) {
 	}
 	want := object{
 		"sandbox":  object{"mode": "read-only", "network": "none"},
-		"approval": object{"policy": "never"},
+		"approval": object{"policy": "ask", "timeoutSeconds": int64(1800)},
 
 		"runtimeContext": "Enabled",
 		"suspend":        false,
