@@ -75,10 +75,10 @@ func TestColumnsReadWell(t *testing.T) {
 	s.ask("say something")
 	out := must(t)(kube.Kubectl(t.Context(), "-n", s.key.Namespace, "get", "ags", "-o", "wide"))
 	head, row, _ := strings.Cut(out, "\n")
-	if got := strings.Join(strings.Fields(head), " "); got != "NAME READY STATUS MODE APPROVAL AGE POD NODE MODEL TOKENS CACHED%" {
+	if got := strings.Join(strings.Fields(head), " "); got != "NAME READY STATUS MODE APPROVAL PENDING AGE POD NODE MODEL TOKENS CACHED%" {
 		t.Errorf("the columns are %s", got)
 	}
-	for _, want := range []string{"True", "Running", "read-only", "never", "replay"} {
+	for _, want := range []string{"True", "Running", "read-only", "ask", "replay"} {
 		if !strings.Contains(row, want) {
 			t.Errorf("%s is not in %s", want, row)
 		}
