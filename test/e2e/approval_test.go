@@ -23,16 +23,6 @@ func (s *session) column(name string) string {
 	return value
 }
 
-func (s *session) patch(spec string) {
-	s.t.Helper()
-	must(s.t)(kube.Kubectl(s.t.Context(), "-n", s.key.Namespace, "patch", "ags", "s", "--type=merge", "-p", `{"spec":`+spec+`}`))
-}
-
-func (s *session) waitForApproval() {
-	s.t.Helper()
-	must(s.t)(kube.Kubectl(s.t.Context(), "-n", s.key.Namespace, "wait", "ags/s", "--for=condition=WaitingForApproval", "--timeout=60s"))
-}
-
 // A denied call is made once more as the denial says, and waits for a person. Silence is a denial, which
 // the model hears of; and a switch of the mode does not wait for it, but ends it.
 func TestACallWaitsForAPerson(t *testing.T) {
@@ -42,7 +32,7 @@ func TestACallWaitsForAPerson(t *testing.T) {
 		t.Errorf("kubectl get ags shows %q for approval and pending", got)
 	}
 	m := s.send("write with a grant")
-	s.waitForApproval()
+	s.wait("condition=WaitingForApproval")
 	if got := s.column("PENDING"); got != "1" {
 		t.Errorf("kubectl get ags shows %q pending", got)
 	}
@@ -60,7 +50,7 @@ func TestACallWaitsForAPerson(t *testing.T) {
 
 	s.patch(`{"approval":{"timeoutSeconds":3600}}`)
 	m = s.send("write with a grant")
-	s.waitForApproval()
+	s.wait("condition=WaitingForApproval")
 	s.switchTo("workspace-write")
 	if got := s.answered(m); got.Status.Reply != "It was withdrawn." {
 		t.Errorf("the model says %q", got.Status.Reply)
