@@ -52,6 +52,10 @@ soak: kube-binaries ## Repeat what must never fail: 1,000 narrowings under load,
 	SWITCHES=1000 go test -count=1 -timeout 30m -v -run TestSwitchesKeepTheCache ./internal/agent
 	$(ENV) WAITS=1000 go test -count=1 -timeout 30m -v -run TestWaitingForAMode ./test/integration/controllers
 
+.PHONY: mutate
+mutate: ## Take single checks out of the agent, one at a time, and see that a test notices (RUN='-run gate' for some of them)
+	go run ./hack/mutate $(RUN)
+
 e2e: cluster images $(HELM) ## Test on a real cluster
 	$(ENV) $(E2E) $(or $(RUN),-skip '^$(IN_A_SESSION)$$') ./test/e2e/...
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/agentsession-dev/operator/internal/agent"
 	"github.com/agentsession-dev/operator/internal/agent/eventlog"
 )
 
@@ -55,6 +56,15 @@ func verify(w io.Writer, dir string) error {
 	if r.Cut != nil {
 		fmt.Fprintf(w, "torn tail: %s line %d, %d bytes: %s\n", r.Cut.File, r.Cut.Line, r.Cut.Bytes, r.Cut.Why)
 	}
-	_, err = fmt.Fprintf(w, "the chain holds: %d events, head %s\n", r.Events, r.Head.Digest)
+	fmt.Fprintf(w, "the chain holds: %d events, head %s\n", r.Events, r.Head.Digest)
+	requests, err := agent.Rebuild(dir, version())
+	if err != nil {
+		return err
+	}
+	if requests.Foreign > 0 {
+		fmt.Fprintf(w, "%d requests, the first in event %d, were sent by version %s and are written in another way by this one: check them with that version\n",
+			requests.Foreign, requests.FirstForeign, requests.ForeignVersion)
+	}
+	_, err = fmt.Fprintf(w, "requests: %d are given by the log byte for byte\n", requests.Requests)
 	return err
 }

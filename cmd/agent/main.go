@@ -16,7 +16,7 @@ import (
 const usage = `Usage:
   agent run [flags]                        run the session; see agent run -h
   agent install --from FILE --to FILE      put the toolbox where the tools containers find it
-  agent log verify DIR                     check the chain of an event log
+  agent log verify DIR                     check the chain of an event log, and that it gives every request that was sent
   agent log show [--from SEQ] [--width N] DIR   print it for people
   agent log export DIR                     print its lines as they are
   agent version

@@ -111,6 +111,10 @@ func TestLawsHoldInALivingSession(t *testing.T) {
 				t.Error(err)
 			}
 			checkLaws(t, "/workspace", events, bodies)
+			sent := len(all[eventlog.RequestSent](t, events, eventlog.TypeRequestSent))
+			if r, err := Rebuild(s.options.LogDir, s.options.Version); err != nil || r.Requests != sent || r.Foreign != 0 {
+				t.Errorf("Rebuild() = %+v, %v; want %d requests", r, err, sent)
+			}
 			for _, kind := range kinds(events) {
 				seen[kind] = true
 			}

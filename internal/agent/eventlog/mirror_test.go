@@ -87,3 +87,26 @@ func TestMirrorSurvivesABrokenWriter(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What the mirror shows is on disk: nothing is shown of what no sync has covered.
+func TestMirrorFollowsTheDisk(t *testing.T) {
+	var shown []string
+	o := testOptions()
+	o.Mirror = func(line []byte) { shown = append(shown, string(line)) }
+	l, _, err := Open(t.TempDir(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 2 {
+		if _, err := l.Append(TypeStepEnd, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(shown) != 0 {
+		t.Errorf("%d lines are shown before they are on disk", len(shown))
+	}
+	if err := l.Sync(); err != nil || len(shown) != 2 {
+		t.Errorf("%d lines are shown when they are, want 2: %v", len(shown), err)
+	}
+}
