@@ -139,6 +139,9 @@ func runnerReadyOf(w *world, completed, suspended verdict) verdict {
 		if p := w.problem(wire.ToolsUnreachable); p != nil {
 			return no(v1alpha1.ReasonToolsUnreachable, "%s", message(p))
 		}
+		if t := restarted(w.pod, away); t != nil {
+			return noFor(t)
+		}
 		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
 	}
 	return yes(v1alpha1.ReasonRunnerReady, "All containers run and the agent answers.")

@@ -32,7 +32,7 @@ func (r *SessionReconciler) ensureLinkSecret(ctx context.Context, w *world, in *
 	}
 	in.Incarnation = strings.ToLower(rand.Text()[:10])
 	if err := r.createLinkSecret(ctx, *in); err != nil {
-		return false, w.rejected(err, "link Secret")
+		return false, w.rejected(err, "link Secret", in.Incarnation)
 	}
 	r.memory.setSpare(w.session, incarnation{in.Incarnation, in.CAHash})
 	return true, outcome{}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/controllers/podspec"
+	"github.com/agentsession-dev/operator/internal/wire"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=create;delete
@@ -132,7 +133,7 @@ func (r *SessionReconciler) createPod(ctx context.Context, w *world) outcome {
 		return r.overtaken(ctx, w, in)
 	}
 	if err != nil {
-		return w.rejected(err, "pod")
+		return w.rejected(err, "pod", "")
 	}
 	r.memory.setSpare(w.session, incarnation{})
 	w.pod = pod
@@ -160,10 +161,15 @@ func (r *SessionReconciler) overtaken(ctx context.Context, w *world, in podspec.
 }
 
 // rejected tells what the apiserver will refuse again until somebody changes
-// something (a quota, an admission policy, a value) from what may pass by itself.
-func (w *world) rejected(err error, what string) outcome {
+// something (a quota, an admission policy, a value) from what may pass by itself. What is
+// random in a name is left out of the message: otherwise each try would cause a write.
+func (w *world) rejected(err error, what, random string) outcome {
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		w.podRefused = refuse(v1alpha1.ReasonPodRejected, "The apiserver refuses the %s: %s", what, cutLine(err.Error(), 1024))
+		text := err.Error()
+		if random != "" {
+			text = strings.ReplaceAll(text, random, "*")
+		}
+		w.podRefused = refuse(v1alpha1.ReasonPodRejected, "The apiserver refuses the %s: %s", what, cutLine(text, 1024))
 		return outcome{after: slowly}
 	}
 	return broke(err, "creating %s", what)
@@ -197,10 +203,14 @@ func agentFlag(p *corev1.Pod, flag string) string {
 	return c.Args[i+1]
 }
 
+// toolsContainers are the containers of a pod that tools run in. Others were put in by
+// admission, a mesh for instance, and are nobody's concern here.
 func toolsContainers(p *corev1.Pod) []string {
 	var names []string
 	for _, c := range p.Spec.Containers {
-		names = append(names, c.Name)
+		if c.Name == wire.ToolsRO || c.Name == wire.ToolsRW {
+			names = append(names, c.Name)
+		}
 	}
 	return names
 }

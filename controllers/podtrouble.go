@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/podspec"
 )
 
 // podTrouble says what keeps a pod from running, in words that stay the same while
@@ -42,6 +43,9 @@ func podTrouble(p *corev1.Pod) *refusal {
 }
 
 func containerTrouble(p *corev1.Pod, c corev1.ContainerStatus) *refusal {
+	if t := c.State.Terminated; t != nil && c.Name != podspec.WorkspaceContainer {
+		return containerEnded(c.Name, t)
+	}
 	w := c.State.Waiting
 	if w == nil {
 		return nil
@@ -59,6 +63,12 @@ func containerTrouble(p *corev1.Pod, c corev1.ContainerStatus) *refusal {
 		return refuse(v1alpha1.ReasonContainerFailed, "The container %s does not start (%s): %s", c.Name, w.Reason, cutLine(w.Message, 512))
 	}
 	return nil
+}
+
+// containerEnded is said of a container between its end and its next start: in between it
+// holds nobody up for long, but who ran out of memory wants to know.
+func containerEnded(name string, t *corev1.ContainerStateTerminated) *refusal {
+	return refuse(v1alpha1.ReasonContainerFailed, "The container %s ended (exit code %d, %s) and is started again.", name, t.ExitCode, cutLine(t.Reason, 64))
 }
 
 // pullMessage is why an image cannot be pulled. The kubelet goes back and forth between
@@ -97,4 +107,14 @@ func cutLine(s string, n int) string {
 		n--
 	}
 	return strings.TrimSpace(s[:n]) + "…"
+}
+
+// restarted says of the first of some containers that has been started anew how it ended before.
+func restarted(p *corev1.Pod, names []string) *refusal {
+	for _, c := range p.Status.ContainerStatuses {
+		if t := c.LastTerminationState.Terminated; t != nil && slices.Contains(names, c.Name) {
+			return containerEnded(c.Name, t)
+		}
+	}
+	return nil
 }

@@ -100,7 +100,7 @@ func (r *SessionReconciler) ensureClaim(ctx context.Context, w *world) (ready bo
 	}
 	log.FromContext(ctx).Info("Creating volume claim", "claim", klog.KObj(c))
 	if err := r.Client.Create(ctx, c); err != nil {
-		return false, w.rejected(err, "volume claim")
+		return false, w.rejected(err, "volume claim", "")
 	}
 	w.claim = c
 	return true, outcome{}

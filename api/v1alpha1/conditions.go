@@ -104,9 +104,6 @@ const (
 	// ReasonModelKeyMissing is set when the Secret with the model's key does not exist
 	// or has no key apiKey. It is taken up when it appears.
 	ReasonModelKeyMissing = "ModelKeyMissing"
-	// ReasonModelUnavailable is set when the last turn failed because of the model's
-	// endpoint. The next message tries again.
-	ReasonModelUnavailable = "ModelUnavailable"
 )
 
 // Reasons of Enforced.
@@ -164,6 +161,9 @@ const (
 	ReasonWaitingForInput = "WaitingForInput"
 	// ReasonPaused is set when the agent starts nothing because something is missing.
 	ReasonPaused = "Paused"
+	// ReasonModelUnavailable is set, on Ready too, when the last turn failed because of the model's
+	// endpoint. The next message tries again.
+	ReasonModelUnavailable = "ModelUnavailable"
 )
 
 // Reasons of Outdated.

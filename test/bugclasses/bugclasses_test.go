@@ -18,6 +18,7 @@ const (
 	admission  = "test/integration/api"
 	pods       = "controllers/podspec"
 	agent      = "internal/agent"
+	runner     = "internal/runner"
 	kernel     = "test/conformance"
 	cluster    = "test/e2e"
 	chart      = "test/chart"
@@ -65,6 +66,20 @@ var classes = []class{
 	{what: "a requeue is dropped or overwritten", tests: []string{unit + ":TestTime", stepped + ":TestASessionSucceedsOnceItsSendersAreTold", stepped + ":TestTheDeadlineEndsTheSession"}, why: "outcomes of phases are joined, the sooner one holds"},
 	{what: "an update replaces a session that is in use", tests: []string{unit + ":TestWhenAnOutdatedPodIsReplaced", stepped + ":TestAnOutdatedPodIsReplacedWhenIdle"}},
 	{what: "deletion in the foreground recreates children; owners that block deletion need a right", tests: []string{stepped + ":TestADeletedSessionCreatesNothing", stepped + ":TestCreateBringsPodAndLinkSecret"}},
+	// Failures of what is around.
+	{what: "no node has room, or its volume claim is not bound", tests: []string{stepped + ":TestTroubleBeforeTheStart", unit + ":TestConditions"}},
+	{what: "an image cannot be pulled, a container cannot be created or keeps ending", tests: []string{stepped + ":TestTroubleBeforeTheStart", unit + ":TestConditions", cluster + ":TestTrouble"}},
+	{what: "a tools container runs out of memory", tests: []string{stepped + ":TestTroubleOfARunningSession"}},
+	{what: "a node is lost, or a runner is not reached", tests: []string{stepped + ":TestAnAgentOrItsNodeIsGone", linkTests + ":TestUNREACH"}, why: "a second pod is never created before the first is gone from the apiserver, and none is deleted by force"},
+	{what: "a Secret is missing, rotated or deleted", tests: []string{stepped + ":TestTroubleOfARunningSession", stepped + ":TestALinkSecretThatIsDeleted", runner + "/source:TestCredentialsThatAreMissingOrWrongSaySo"}, why: "the model's key is read from its file at each request, and the kubelet brings a new one"},
+	{what: "a class changes or goes under running sessions", tests: []string{stepped + ":TestTheClassGoesUnderARunningSession", stepped + ":TestAnOutdatedPodIsReplacedWhenIdle"}},
+	{what: "a namespace terminates under a session", tests: []string{stepped + ":TestANamespaceThatTerminatesGetsNoPod"}},
+	{what: "the apiserver is away", tests: []string{stepped + ":TestTheApiserverIsAway"}, why: "a read that fails is an error and never an absence; the agent goes on until its lease ends"},
+	{what: "etcd is restored to an older state", tests: []string{stepped + ":TestEtcdWasRestoredToAnOlderState", stepped + ":TestAPolicyThatIsRefusedAgainIsSaid", rules + ":TestAccept"}, why: "an agent that knows a later generation is asked to go back by name; a log that is ahead of status is right"},
+	{what: "what admission made of a pod is taken for drift", tests: []string{stepped + ":TestPodsThatAdmissionRewritesAreNoDrift", unit + ":TestWhenAnOutdatedPodIsReplaced"}},
+	{what: "a workspace is fetched again over what was made of it, or half", tests: []string{runner + "/source:TestARepositoryIsFetchedOnce", runner + "/source:TestAHalfFinishedFetchIsCleanedAndRepeated", cluster + ":TestSuspendAndResumeOnAVolume"}},
+	{what: "credentials of a fetch reach a tool, a file or another server", tests: []string{runner + "/source:TestCredentialsOpenTheRepositoryAndAreLeftNowhere", runner + "/source:TestCredentialsAreForTheirOwnServerAlone", pods + ":TestToolsContainersAreKeptApart"}},
+	{what: "a pod is deleted in the middle of what its agent does", tests: []string{stepped + ":TestTheAgentFinishesItsLogBeforeThePodGoes", agent + ":TestSuspendLeavesTheTurnOpen"}},
 	// Watches and scale.
 	{what: "a predicate drops an event that matters", tests: []string{stepped + ":TestTheManagerMovesASessionThroughItsLife", stepped + ":TestTheManagerWatchesTheLabelsOfNamespaces"}},
 	{what: "a reconcile lists everything", why: "messages and sessions are read through indexes; only a session without a class lists the classes"},

@@ -50,23 +50,23 @@ func audit(env *envtest.Environment) (clean func(), err error) {
 
 // audited returns what the operator wrote since an offset into the audit log, and the next offset.
 // Events and leases are left out; what the apiserver refused is not.
-func audited(t *testing.T, from int) (writes []string, next int) {
-	t.Helper()
+func (b *bench) audited(from int) (writes []string, next int) {
+	b.t.Helper()
 	log, err := os.ReadFile(auditLog)
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	end := bytes.LastIndexByte(log, '\n') + 1
 	for line := range bytes.Lines(log[from:end]) {
 		var e struct {
 			Verb      string
 			User      struct{ Username string }
-			ObjectRef struct{ Resource, Subresource, Name string }
+			ObjectRef struct{ Namespace, Resource, Subresource, Name string }
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatalf("a line of the audit log: %v", err)
+			b.t.Fatalf("a line of the audit log: %v", err)
 		}
-		if o := e.ObjectRef; e.User.Username == operatorName && o.Resource != "events" && o.Resource != "leases" {
+		if o := e.ObjectRef; e.User.Username == operatorName && o.Namespace == b.name.Namespace && o.Resource != "events" && o.Resource != "leases" {
 			writes = append(writes, fmt.Sprintf("%s %s/%s %s", e.Verb, o.Resource, o.Subresource, o.Name))
 		}
 	}
@@ -84,20 +84,20 @@ func TestTheAuditLogCountsTheWrites(t *testing.T) {
 		l.Linger, l.Visit = 10*time.Millisecond, time.Second
 	})
 	b.countResyncs(&resyncs)
-	_, from := audited(t, 0)
+	_, from := b.audited(0)
 
 	b.apply(v1alpha1.ModeReadOnly)
 	b.eventually("there is a pod", func() bool { return b.pod() != nil })
 	b.start()
 	b.eventually("it is ready", func() bool { return b.has("Ready=True/Running") })
 	b.rests(&resyncs)
-	writes, from := audited(t, from)
+	writes, from := b.audited(from)
 	if len(writes) > 6 || len(writes) < 4 { // Secret, pod and two of the status are the least
 		t.Errorf("create to Ready took %d writes, want 4 to 6: %q", len(writes), writes)
 	}
 
 	b.rests(&resyncs)
-	writes, from = audited(t, from)
+	writes, from = b.audited(from)
 	if len(writes) > 0 {
 		t.Errorf("an unchanged world was written to: %q", writes)
 	}
@@ -107,7 +107,7 @@ func TestTheAuditLogCountsTheWrites(t *testing.T) {
 		return b.session().Status.ObservedGeneration == 2 && b.has("ModeApplied=True/Applied")
 	})
 	b.rests(&resyncs)
-	if writes, _ = audited(t, from); len(writes) == 0 || len(writes) > 2 {
+	if writes, _ = b.audited(from); len(writes) == 0 || len(writes) > 2 {
 		t.Errorf("a switch took %d writes, want 1 or 2: %q", len(writes), writes)
 	}
 }

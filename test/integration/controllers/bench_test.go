@@ -132,7 +132,11 @@ func (b *bench) counting(c client.WithWatch) client.Client {
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			count("patch "+sub+" of", o)
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			err := c.SubResource(sub).Patch(ctx, o, p, opts...)
+			if err == nil {
+				remember(o)
+			}
+			return err
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			count("update "+sub+" of", o)

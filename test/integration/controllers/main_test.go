@@ -81,7 +81,10 @@ func run(m *testing.M) (int, error) {
 	if err := setUp(); err != nil {
 		return 1, err
 	}
-	return m.Run(), nil
+	if code := m.Run(); code != 0 {
+		return code, nil
+	}
+	return 0, unreached()
 }
 
 const operatorName = "operator"

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -104,4 +105,28 @@ func TestLimitsAndInterruptionsReachTheAgent(t *testing.T) {
 		b.step()
 	}
 	b.quiet()
+}
+
+// How a turn ended is told to the sender in the reason.
+func TestHowATurnEndedIsTold(t *testing.T) {
+	for reason, want := range map[string]string{
+		"Completed": "True/Answered", "Cancelled": "True/Cancelled", "TurnLimit": "True/LimitReached", "ModelFailed": "True/TurnFailed",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			b := newBench(t)
+			b.ready(v1alpha1.ModeReadOnly)
+			m := b.say("m", "Go on.")
+			b.deliver(m)
+			b.agent.Update(func(o *wire.Observed) {
+				o.Messages[0].State, o.Messages[0].Turn, o.Messages[0].Reason = wire.Answered, 1, reason
+			})
+			for b.step(); b.refresh(m, v1alpha1.ConditionAnswered) != want; b.step() {
+				select {
+				case <-b.woken:
+				case <-time.After(20 * time.Second):
+					t.Fatalf("the message is %s, want %s", b.refresh(m, v1alpha1.ConditionAnswered), want)
+				}
+			}
+		})
+	}
 }
