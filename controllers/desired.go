@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,6 +83,9 @@ func (r *SessionReconciler) replace(ctx context.Context, w *world, e link.Endpoi
 		return outcome{}
 	}
 	w.observation, _ = r.Links.Set(ctx, e, desiredOf(w, refused))
+	if w.observation.Refused != nil { // somebody else was faster, and nothing else brings us back
+		return outcome{after: time.Second}
+	}
 	return outcome{}
 }
 

@@ -70,7 +70,7 @@ var classes = []class{
 	{what: "no node has room, or its volume claim is not bound", tests: []string{stepped + ":TestTroubleBeforeTheStart", unit + ":TestConditions"}},
 	{what: "an image cannot be pulled, a container cannot be created or keeps ending", tests: []string{stepped + ":TestTroubleBeforeTheStart", unit + ":TestConditions", cluster + ":TestTrouble"}},
 	{what: "a tools container runs out of memory", tests: []string{stepped + ":TestTroubleOfARunningSession"}},
-	{what: "a node is lost, or a runner is not reached", tests: []string{stepped + ":TestAnAgentOrItsNodeIsGone", linkTests + ":TestUNREACH"}, why: "a second pod is never created before the first is gone from the apiserver, and none is deleted by force"},
+	{what: "a node is lost, or a runner is not reached", tests: []string{stepped + ":TestAnAgentOrItsNodeIsGone", linkTests + ":TestAnAgentIsUnreachableAfterHalfAMinute"}, why: "a second pod is never created before the first is gone from the apiserver, and none is deleted by force"},
 	{what: "a Secret is missing, rotated or deleted", tests: []string{stepped + ":TestTroubleOfARunningSession", stepped + ":TestALinkSecretThatIsDeleted", runner + "/source:TestCredentialsThatAreMissingOrWrongSaySo"}, why: "the model's key is read from its file at each request, and the kubelet brings a new one"},
 	{what: "a class changes or goes under running sessions", tests: []string{stepped + ":TestTheClassGoesUnderARunningSession", stepped + ":TestAnOutdatedPodIsReplacedWhenIdle"}},
 	{what: "a namespace terminates under a session", tests: []string{stepped + ":TestANamespaceThatTerminatesGetsNoPod"}},

@@ -335,23 +335,26 @@ func unreachable(c client.Client) client.Client {
 	})
 }
 
+// overruled are links to an agent that another controller is always faster to tell.
+type overruled struct{ controllers.Links }
+
+func (o overruled) Set(_ context.Context, e link.Endpoint, d wire.Desired) (link.Observation, bool) {
+	last := o.Last(e)
+	last.Refused = &d.Stamp
+	return last, true
+}
+
 // Two controllers push against one another: who is refused twice says so, and looks again.
 func TestAPolicyThatIsRefusedAgainIsSaid(t *testing.T) {
 	b := newBench(t)
 	b.ready(v1alpha1.ModeWorkspaceWrite)
-	generation := int64(100)
-	b.agent.OnPush(func(d wire.Desired) {
-		doc, err := policy.Decode([]byte(d.Policy))
-		if err != nil {
-			t.Error(err)
-		}
-		generation++
-		d.Stamp.SessionGeneration = generation
-		b.agent.Force(d.Stamp, policy.Policy{Ceiling: doc.Policy.Ceiling}) // narrower than what is pushed
-	})
 	b.patchMode(v1alpha1.ModeDangerFullAccess)
-	b.step()
-	b.wants("ModeApplied=False/PolicyOlder", "Stalled=False/None")
-	b.agent.OnPush(nil)
+	links := b.r.Links
+	b.r.Links = overruled{links}
+	if result := b.step(); result.RequeueAfter == 0 {
+		t.Error("nobody looks again")
+	}
+	b.wants("ModeApplied=False/PolicyOlder", "Ready=False/PolicyOlder", "Stalled=False/None")
+	b.r.Links = links
 	b.until("ModeApplied=True/Applied")
 }
