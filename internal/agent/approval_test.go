@@ -242,6 +242,9 @@ func TestARequestThatComesToNoStart(t *testing.T) {
 			if o := s.Observed(t.Context(), 0); len(o.Approvals) != 0 {
 				t.Errorf("%+v still waits", o.Approvals)
 			}
+			if requests := model.seen(); strings.Contains(tc.result, "the policy of the session changed") && name != "a lower ceiling" && !policy.IsSnapshot(requests[len(requests)-1].last().Content) {
+				t.Errorf("the model reads of a change without the snapshot that states it")
+			}
 			if err := s.stop(); err != nil {
 				t.Fatal(err)
 			}

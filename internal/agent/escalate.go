@@ -34,6 +34,10 @@ func (a *Agent) escalate(ctx context.Context, w work) (granted bool, err error) 
 	if a.f.asked.granted() {
 		return true, nil
 	}
+	// The model must not read that the policy changed before the snapshot that says how.
+	if err := a.awaitLocked(ctx, func() bool { return a.target == a.applied }); err != nil {
+		return false, a.abandonLocked(ctx)
+	}
 	return false, a.refusedLocked()
 }
 
