@@ -33,7 +33,7 @@ var telling = []mutation{
 	{name: "I1: a pending snapshot is not shown", file: transcriptDir + "transcript.go",
 		old: "return h.pending && (h.carried.Seq == 0 || h.last.Text != h.carried.Text)", new: "return h.pending && h.carried.Seq == 0", pkg: inAgent, tests: laws},
 	{name: "I1: a snapshot that changes nothing is shown", file: transcriptDir + "transcript.go",
-		old: "return h.pending && (h.carried.Seq == 0 || h.last.Text != h.carried.Text)", new: "return h.pending", pkg: inAgent, tests: laws},
+		old: "return h.pending && (h.carried.Seq == 0 || h.last.Text != h.carried.Text)", new: "return h.pending", tests: "TestPlaces"},
 	{name: "I1: suppression is forgotten", file: agentDir + "fold.go",
 		old: "f.suppressed = c.RuntimeContext == wire.RuntimeContextSuppressed", new: "f.suppressed = false", tests: laws},
 	{name: "snapshot condition 1: none is visible", file: contextDir + "runtimecontext.go",
