@@ -41,7 +41,7 @@ func newLagging(s *store) *lagging {
 	for _, kind := range watched {
 		c.at[kind] = len(s.changes)
 	}
-	if err := index(context.Background(), c); err != nil {
+	if err := index(context.Background(), c); err != nil { //nolint:forbidigo // what answers from memory waits for nothing
 		panic(err)
 	}
 	return c
@@ -119,7 +119,7 @@ func (c *lagging) requests(r *SessionReconciler, before, now client.Object) []re
 	if o == nil {
 		o = before
 	}
-	ctx := context.Background()
+	ctx := context.Background() //nolint:forbidigo // what answers from memory waits for nothing
 	switch o := o.(type) {
 	case nil:
 		return nil // not of the cache

@@ -65,7 +65,7 @@ func (m *machine) collect() (any bool) {
 			m.drop(k)
 			any = true
 		case len(owners) > 0 && o.GetDeletionTimestamp() == nil && !slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return m.alive(r.UID) }):
-			m.store.remove(k)
+			m.remove(k)
 			any = true
 		}
 	}

@@ -83,7 +83,7 @@ func (m *machine) happen(event string) {
 func (m *machine) happenTo(s *v1alpha1.AgentSession, event string) {
 	switch event {
 	case "delete":
-		m.store.remove(m.key(s))
+		m.remove(m.key(s))
 	case "mode":
 		edit(m.store, s, func(s *v1alpha1.AgentSession) { s.Spec.Sandbox.Mode = draw(m, "mode", modes...) })
 	case "suspend":
@@ -94,7 +94,7 @@ func (m *machine) happenTo(s *v1alpha1.AgentSession, event string) {
 		m.foreign(s)
 	case "claim":
 		if c := m.claim(s); c != nil {
-			m.store.remove(m.key(c))
+			m.remove(m.key(c))
 		}
 	default:
 		if p := m.pod(s); p != nil {
@@ -189,7 +189,7 @@ func (m *machine) changeClass() {
 			m.t.Fatal(err)
 		}
 	case what == "gone":
-		m.store.remove(m.key(c))
+		m.remove(m.key(c))
 	default:
 		edit(m.store, c, func(c *v1alpha1.AgentSessionClass) { m.alterClass(c, what) })
 	}
@@ -220,7 +220,7 @@ func (m *machine) alterClass(c *v1alpha1.AgentSessionClass, what string) {
 func (m *machine) changePod(p *corev1.Pod) {
 	what := draw(m, "pod", "pull", "crash", "evict", "lost node", "delete", "restart")
 	if what == "delete" {
-		m.store.remove(m.key(p))
+		m.remove(m.key(p))
 		return
 	}
 	edit(m.store, p, func(p *corev1.Pod) {
@@ -286,7 +286,7 @@ func (m *machine) say(to string) {
 // unsay deletes a message.
 func (m *machine) unsay() {
 	if all := m.messages(); len(all) > 0 {
-		m.store.remove(m.key(rapid.SampledFrom(all).Draw(m.t, "message")))
+		m.remove(m.key(rapid.SampledFrom(all).Draw(m.t, "message")))
 	}
 }
 

@@ -3,7 +3,6 @@
 package controllers
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -204,7 +203,7 @@ func (m *machine) work() {
 func (m *machine) reconcile(r *SessionReconciler, name types.NamespacedName) {
 	was := m.session(name.Name)
 	m.during = during{}
-	result, err := r.Reconcile(context.Background(), reconcile.Request{NamespacedName: name})
+	result, err := r.Reconcile(m.t.Context(), reconcile.Request{NamespacedName: name})
 	m.checkReconcile(was, m.session(name.Name), err)
 	after := result.RequeueAfter
 	if err != nil {

@@ -18,7 +18,7 @@ func TestAnEditOfWhatWasChangedIsRefused(t *testing.T) {
 		if err := os.WriteFile(p.workspace("notes.txt"), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(p.workspace("notes.txt"), 0o666); err != nil { //nolint:gosec // the tools' user is another one
+		if err := os.Chmod(p.workspace("notes.txt"), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}

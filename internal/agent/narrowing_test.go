@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -139,7 +138,7 @@ func TestASummaryStatesThePolicy(t *testing.T) {
 		s.mu.Lock()
 		upTo, _ := s.f.history.Older(0)
 		s.mu.Unlock()
-		if err := s.summarize(context.Background(), upTo, eventlog.CauseWindow); err != nil {
+		if err := s.summarize(t.Context(), upTo, eventlog.CauseWindow); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -37,7 +37,7 @@ func onVolume(t *testing.T, retention, source string) *session {
 func volume(t *testing.T, name string) string {
 	t.Helper()
 	node := must(t)(kube.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"))
-	dir, err := os.MkdirTemp("", "e2e-volume")
+	dir, err := os.MkdirTemp("", "e2e-volume") //nolint:usetesting // other users go there; into t.TempDir only its owner may
 	if err != nil {
 		t.Fatal(err)
 	}

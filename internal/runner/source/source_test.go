@@ -64,7 +64,7 @@ type volumes struct {
 
 func newVolumes(t *testing.T) *volumes {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fetch")
+	dir, err := os.MkdirTemp("", "fetch") //nolint:usetesting // other users go there; into t.TempDir only its owner may
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,10 +65,10 @@ func TestASourceThatCannotBeFetchedSaysWhyAndWhoMustAct(t *testing.T) {
 	b.fetching(running, ended(wire.SourceUnavailable, "git.example.com:443 is not reached"))
 	b.quiet()
 
-	b.fetching(waiting, ended(wire.SourceFailed, "there is no such repository\x1b[31m\n‮"))
+	b.fetching(waiting, ended(wire.SourceFailed, "there is no such repository\x1b[31m\n\u202e"))
 	b.step()
 	b.wants("RunnerReady=False/SourceFailed", "Ready=False/SourceFailed", "Stalled=True/SourceFailed")
-	if c := b.conditions(); !strings.Contains(c, "there is no such repository") || strings.ContainsAny(c, "\x1b‮") {
+	if c := b.conditions(); !strings.Contains(c, "there is no such repository") || strings.ContainsAny(c, "\x1b\u202e") {
 		t.Errorf("the message is not what the fetch said, in one safe line: %q", c)
 	}
 	var told []string
