@@ -68,6 +68,10 @@ func prepare(ctx context.Context) (err error) {
 	if _, err := kube.Kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found", "--wait", "--timeout=90s"); err != nil {
 		return err
 	}
+	// Of a run that came to no end.
+	if _, err := kube.Kubectl(ctx, "delete", "pv", "-l", "chaos=volume", "--wait", "--timeout=30s"); err != nil {
+		return err
+	}
 	if err := kube.InstallOperator(ctx, setup); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func create(t *testing.T, dir, name string, persistent bool) *session {
 func volume(s *session) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: PersistentVolume
-metadata: {name: chaos-%s}
+metadata: {name: chaos-%s, labels: {chaos: volume}}
 spec:
   capacity: {storage: %dMi}
   accessModes: [ReadWriteOnce]
