@@ -50,7 +50,8 @@ func groups(all []work) [][]work {
 }
 
 // runCalls runs the calls of the newest answer. Each of them has a result in the log when
-// it returns; the error is that the log cannot be written.
+// it returns; the error is that the log cannot be written, or that the agent ends while one waits
+// for a person.
 func (a *Agent) runCalls(ctx context.Context, all []work) error {
 	var err error
 	for _, g := range groups(all) {
@@ -61,6 +62,9 @@ func (a *Agent) runCalls(ctx context.Context, all []work) error {
 		}
 		wg.Wait()
 		err = errors.Join(append(errs, err)...)
+		if errors.Is(err, errLeftOpen) { // nothing overtakes a call that the next boot takes up
+			return err
+		}
 	}
 	return err
 }
