@@ -106,11 +106,9 @@ func freezeAgent(ctx context.Context, s *session) error {
 // killPart kills a program of the cluster and has it started again.
 func killPart(name string) func(context.Context, *session) error {
 	return func(ctx context.Context, _ *session) error {
-		if err := cluster.SignalPart(*state, name, syscall.SIGKILL); err != nil {
-			return err
-		}
+		err := cluster.SignalPart(*state, name, syscall.SIGKILL)
 		sleep(ctx, 2*time.Second)
-		return up(ctx)
+		return errors.Join(err, up(ctx)) // also where it has ended by itself
 	}
 }
 

@@ -128,6 +128,9 @@ func (k *Cluster) start(ctx context.Context, alive, dead []parts.Part) error {
 			}
 		}
 	}
+	if !slices.ContainsFunc(dead, func(d parts.Part) bool { return d.Name == "kubelet" }) {
+		began = time.Time{} // one that went on running has nothing new to report for minutes
+	}
 	return k.await(ctx, began)
 }
 
