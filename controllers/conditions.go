@@ -240,7 +240,7 @@ func modeAppliedOf(w *world, completed, suspended, enforced verdict) verdict {
 		return no(v1alpha1.ReasonPolicyOlder, "The agent holds a policy made from newer objects; the operator reads them again.")
 	case notEnforced[enforced.reason]:
 		return no(v1alpha1.ReasonNotEnforced, "The node does not enforce %s as it must: no tool runs.", w.policy.document.Policy.Mode)
-	case len(o.Observed.Unconfirmed) > 0:
+	case len(o.Observed.Unconfirmed) > 0 && o.Observed.Applied != nil: // before the first policy nothing ran
 		return no(v1alpha1.ReasonDraining, "What may not run under %s is being ended.", w.policy.document.Policy.Mode)
 	case !appliedNow(w):
 		return no(v1alpha1.ReasonPending, "The agent has not confirmed %s yet.", w.policy.document.Policy.Mode)
@@ -269,9 +269,9 @@ func activeOf(w *world, completed, suspended, runner verdict) verdict {
 	case suspended.is():
 		return no(v1alpha1.ReasonSuspended, "The session is suspended.")
 	case w.unheard():
-		return w.before(v1alpha1.ConditionActive, no(v1alpha1.ReasonPaused, "The agent does not run yet, or does not answer."))
+		return w.before(v1alpha1.ConditionActive, no(v1alpha1.ReasonPaused, "Nothing starts before the runner is ready."))
 	case w.observation.Observed == nil || w.observation.Unreachable || !w.podUp():
-		return no(v1alpha1.ReasonPaused, "The agent does not run yet, or does not answer.")
+		return no(v1alpha1.ReasonPaused, "Nothing starts before the runner is ready.")
 	}
 	switch w.observation.Observed.Activity.State {
 	case wire.InTurn, wire.WaitingForApproval:

@@ -204,17 +204,21 @@ const (
 )
 
 // compare tells what is worth a write of its own. Counters are not, and neither is the node: a pod
-// is scheduled a moment before it starts, and its name goes along with that.
+// is scheduled a moment before it starts, and its name goes along with that. Nor is that an agent
+// has been heard for the first time, as long as it can do nothing.
 func compare(before, after v1alpha1.AgentSessionStatus) change {
 	if equality.Semantic.DeepEqual(before, after) {
 		return unchanged
 	}
 	after = *after.DeepCopy()
 	after.NodeName = before.NodeName
-	if before.Activity != nil && after.Activity != nil && before.Usage != nil && before.Log != nil {
+	switch {
+	case before.Activity != nil && after.Activity != nil && before.Usage != nil && before.Log != nil:
 		state, since, pending := after.Activity.State, after.Activity.IdleSince, after.Activity.PendingApprovals
 		after.Usage, after.Log, after.Activity = before.Usage, before.Log, new(*before.Activity)
 		after.Activity.State, after.Activity.IdleSince, after.Activity.PendingApprovals = state, since, pending
+	case before.Activity == nil && equality.Semantic.DeepEqual(after.Activity, &v1alpha1.ActivityStatus{State: v1alpha1.ActivityPaused}):
+		after.Usage, after.Log, after.Activity = before.Usage, before.Log, nil
 	}
 	if equality.Semantic.DeepEqual(before, after) {
 		return countersOnly

@@ -111,6 +111,12 @@ func TestConditions(t *testing.T) {
 			func(w *world) { w.observation.Observed.Unconfirmed = []string{wire.ToolsRW} },
 			[]string{"Ready=False/Draining", "ModeApplied=False/Draining"}, "",
 		},
+		"before the first policy nothing runs that could drain": {
+			func(w *world) {
+				w.observation.Observed.Applied, w.observation.Observed.Unconfirmed = nil, []string{wire.ToolsRO, wire.ToolsRW}
+			},
+			[]string{"Ready=False/Pending", "ModeApplied=False/Pending"}, "",
+		},
 		"a clamped mode is applied and says what was asked": {
 			func(w *world) {
 				w.class.Spec.Ceiling.MaxMode = v1alpha1.ModeReadOnly
@@ -461,6 +467,21 @@ func TestTheNodeIsNoWriteOfItsOwn(t *testing.T) {
 	after.PodName = "q"
 	if got := compare(before, after); got != changedMore {
 		t.Errorf("compare() = %d with another pod, want a write", got)
+	}
+}
+
+func TestTheFirstWordOfAnAgentIsNoWriteOfItsOwn(t *testing.T) {
+	before := v1alpha1.AgentSessionStatus{PodName: "p"}
+	after := v1alpha1.AgentSessionStatus{
+		PodName: "p", Activity: &v1alpha1.ActivityStatus{State: v1alpha1.ActivityPaused},
+		Usage: &v1alpha1.UsageStatus{}, Log: &v1alpha1.LogStatus{LastSeq: 2},
+	}
+	if got := compare(before, after); got != countersOnly {
+		t.Errorf("compare() = %d, want it to wait for the next write", got)
+	}
+	after.Activity.State = v1alpha1.ActivityIdle
+	if got := compare(before, after); got != changedMore {
+		t.Errorf("compare() = %d of an agent that waits for work, want a write", got)
 	}
 }
 
