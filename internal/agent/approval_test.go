@@ -249,7 +249,31 @@ func TestARequestThatComesToNoStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkLaws(t, "/workspace", s.events(), nil)
+			for _, e := range s.events() {
+				if e.Type == eventlog.TypeApprovalDecided && name == "a yes that is late" && payload[eventlog.ApprovalDecided](t, e).Decision != eventlog.DecisionExpired {
+					t.Errorf("the log has %s", e.Data)
+				}
+			}
 		})
+	}
+}
+
+// A grant holds for its own call, for what was shown, in its time, and within what a person can give
+// when it is used, even if nobody has withdrawn it.
+func TestAGrantHoldsForNothingElse(t *testing.T) {
+	h := newHistory(t)
+	h.granted()
+	r := h.f.asked
+	if p, ok := h.f.grantFor(r.CallID, r.Digest, h.now); !ok || p.Mode != policy.WorkspaceWrite {
+		t.Fatalf("the grant gives %+v, %v", p, ok)
+	}
+	_, other := h.f.grantFor("1.1.2", r.Digest, h.now)
+	_, changed := h.f.grantFor(r.CallID, "another", h.now)
+	_, late := h.f.grantFor(r.CallID, r.Digest, r.ExpiresAt)
+	h.record(h.f.planPolicy(h.pushed(policy.Policy{Approval: policy.ApprovalAsk, Ceiling: policy.Ceiling{Approval: policy.ApprovalAsk}}), workspace, false, 1, 0)[1:]...)
+	_, above := h.f.grantFor(r.CallID, r.Digest, h.now)
+	if other || changed || late || above {
+		t.Errorf("it holds for another call: %v, for other arguments: %v, when it is late: %v, above the ceiling: %v", other, changed, late, above)
 	}
 }
 

@@ -58,9 +58,6 @@ func (a *Agent) openTurn() (context.Context, error) {
 	}
 	ctx, cancel := context.WithCancelCause(a.root)
 	a.stopTurn = cancel
-	if a.f.turn.open && a.f.turn.cancelled { // by a message that came before anybody could be told
-		cancel(errCancelled)
-	}
 	if !a.f.turn.open {
 		if err := a.recordLocked(a.f.planTurn(a.f.next())...); err != nil {
 			return nil, err
