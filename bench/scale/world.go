@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -14,14 +13,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/config"
@@ -75,7 +72,7 @@ func start(ctx context.Context, dir string, o options) (w *world, err error) {
 			w.stop()
 		}
 	}()
-	if w.env.CRDInstallOptions.CRDs, err = crds(); err != nil {
+	if w.env.CRDInstallOptions.CRDs, err = config.Definitions(); err != nil {
 		return w, err
 	}
 	policy := filepath.Join(dir, "audit.yaml")
@@ -119,23 +116,6 @@ func scheme() *runtime.Scheme {
 	_ = clientgoscheme.AddToScheme(s)
 	_ = v1alpha1.AddToScheme(s)
 	return s
-}
-
-func crds() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	var list []*apiextensionsv1.CustomResourceDefinition
-	err := fs.WalkDir(config.CRDs, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := config.CRDs.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		crd := new(apiextensionsv1.CustomResourceDefinition)
-		list = append(list, crd)
-		return yaml.UnmarshalStrict(b, crd)
-	})
-	return list, err
 }
 
 // prepare makes namespaces and the class.

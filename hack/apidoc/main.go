@@ -9,14 +9,12 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/agentsession-dev/operator/config"
 )
@@ -51,28 +49,18 @@ func reference() (string, error) {
 	return b.String(), nil
 }
 
-func read() ([]apiextensionsv1.CustomResourceDefinition, error) {
-	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
+func read() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	crds, err := config.Definitions()
 	if err != nil {
 		return nil, err
 	}
-	crds := make([]apiextensionsv1.CustomResourceDefinition, len(files))
-	for i, file := range files {
-		b, err := config.CRDs.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		if err := yaml.UnmarshalStrict(b, &crds[i]); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", file, err)
-		}
-	}
-	slices.SortFunc(crds, func(a, b apiextensionsv1.CustomResourceDefinition) int {
+	slices.SortFunc(crds, func(a, b *apiextensionsv1.CustomResourceDefinition) int {
 		return cmp.Compare(a.Spec.Names.Kind, b.Spec.Names.Kind)
 	})
 	return crds, nil
 }
 
-func kind(b *strings.Builder, crd apiextensionsv1.CustomResourceDefinition) {
+func kind(b *strings.Builder, crd *apiextensionsv1.CustomResourceDefinition) {
 	names, version := crd.Spec.Names, crd.Spec.Versions[0]
 	schema := version.Schema.OpenAPIV3Schema
 	scope := "in a namespace"

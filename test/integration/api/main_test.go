@@ -7,19 +7,17 @@ package api
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	crdconfig "github.com/agentsession-dev/operator/config"
+	"github.com/agentsession-dev/operator/config"
 )
 
 // api talks to the apiserver in unstructured objects: the Go types would hide
@@ -35,7 +33,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: these tests need etcd and kube-apiserver. Run `make test` or `make integration`, which build both.")
 		return 1
 	}
-	crds, err := crds()
+	crds, err := config.Definitions()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -64,28 +62,6 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return 0
-}
-
-// crds come with the test program, not from files: go test would not notice that a
-// file has changed which is read before the first test.
-func crds() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	files, err := fs.Glob(crdconfig.CRDs, "crd/*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	var all []*apiextensionsv1.CustomResourceDefinition
-	for _, file := range files {
-		b, err := crdconfig.CRDs.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(b, crd); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		all = append(all, crd)
-	}
-	return all, nil
 }
 
 // object is a manifest of one of our kinds.

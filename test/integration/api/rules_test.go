@@ -14,6 +14,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/agentsession-dev/operator/config"
 )
 
 // refused are the causes of all refusals that the tests wanted and got, by kind.
@@ -40,7 +42,7 @@ func unproved() error {
 	if f := flag.Lookup("test.run"); f != nil && f.Value.String() != "" {
 		return nil
 	}
-	all, err := crds()
+	all, err := config.Definitions()
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func walk(s *apiextensionsv1.JSONSchemaProps, path string, visit func(path strin
 // Each default of the CRDs is in an object that sets nothing, and is said in the text of its field.
 func TestEachDefaultShows(t *testing.T) {
 	bases := map[string]string{"AgentSession": session, "AgentSessionClass": class, "SessionMessage": message}
-	all, err := crds()
+	all, err := config.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func TestEachDefaultShows(t *testing.T) {
 // The object's own numbers have bounds: beyond each the apiserver refuses.
 func TestEachNumberHasItsBounds(t *testing.T) {
 	bases := map[string]string{"AgentSession": session, "AgentSessionClass": class}
-	all, err := crds()
+	all, err := config.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,9 @@ package controllers
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -16,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/yaml"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/config"
@@ -51,7 +48,7 @@ func run(m *testing.M) (int, error) {
 			return 1, err
 		}
 	}
-	crds, err := crds()
+	crds, err := config.Definitions()
 	if err != nil {
 		return 1, err
 	}
@@ -88,25 +85,6 @@ func run(m *testing.M) (int, error) {
 }
 
 const operatorName = "operator"
-
-// crds are the generated CRDs, from the package that embeds them: a change of a file
-// that is read here would not make the test run again.
-func crds() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	var list []*apiextensionsv1.CustomResourceDefinition
-	err := fs.WalkDir(config.CRDs, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := config.CRDs.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		crd := new(apiextensionsv1.CustomResourceDefinition)
-		list = append(list, crd)
-		return yaml.UnmarshalStrict(b, crd)
-	})
-	return list, err
-}
 
 func zapLevel() zapLeveler {
 	if os.Getenv("OPERATOR_LOG") != "" {
