@@ -3,7 +3,6 @@
 package v1alpha1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -212,91 +211,6 @@ const (
 	MinimumMount EnforcementMinimum = "Mount"
 )
 
-// Images names the images of a session's containers.
-type Images struct {
-	// agent is the image with the agent and the toolbox. Unset: the one that
-	// belongs to the operator.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^\S+$`
-	Agent string `json:"agent,omitempty"`
-
-	// tools is the image that the agent's commands run in: any Linux image with
-	// the programs that they should find.
-	// +required
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^\S+$`
-	Tools string `json:"tools"`
-}
-
-// ClassResources gives each container its resources.
-type ClassResources struct {
-	// agent is the container that talks to the model.
-	// +optional
-	Agent Resources `json:"agent,omitzero"`
-
-	// toolsRO is the container that runs tools in mode read-only.
-	// +optional
-	ToolsRO Resources `json:"toolsRO,omitzero"`
-
-	// toolsRW is the container that runs tools in the wider modes.
-	// +optional
-	ToolsRW Resources `json:"toolsRW,omitzero"`
-}
-
-// Resources are requests and limits as in a container.
-// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0)",message="no request may be negative",fieldPath=".requests"
-// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0)",message="no limit may be negative",fieldPath=".limits"
-// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || quantity(string(self.limits[k])).compareTo(quantity(string(self.requests[k]))) >= 0)",message="no limit may be below its request",fieldPath=".limits"
-type Resources struct {
-	// requests that the scheduler reserves: cpu, memory, ephemeral-storage.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=3
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="only cpu, memory and ephemeral-storage can be requested: remove the others"
-	Requests corev1.ResourceList `json:"requests,omitempty"`
-
-	// limits that the kernel and the kubelet hold the container to: cpu, memory,
-	// ephemeral-storage. None may be below its request.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=3
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="only cpu, memory and ephemeral-storage can be limited: remove the others"
-	Limits corev1.ResourceList `json:"limits,omitempty"`
-}
-
-// Security says as whom the containers run. None may be root.
-// +kubebuilder:validation:XValidation:rule="(has(self.agentUser) ? self.agentUser : 65532) != (has(self.toolsUser) ? self.toolsUser : 65533)",message="agentUser and toolsUser must differ (65532 and 65533 where unset): a tool must not be able to pass for the agent"
-type Security struct {
-	// agentUser is the user and group ID of the agent. Unset: 65532.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=2147483647
-	AgentUser *int64 `json:"agentUser,omitempty"`
-
-	// toolsUser is the user and group ID of the tools. Unset: 65533.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=2147483647
-	ToolsUser *int64 `json:"toolsUser,omitempty"`
-
-	// fsGroup is the group that owns the volumes. Unset: 65533.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=2147483647
-	FSGroup *int64 `json:"fsGroup,omitempty"`
-}
-
-// ModelProvider is the protocol that a model endpoint speaks.
-// +kubebuilder:validation:Enum=OpenAIChat;Anthropic
-type ModelProvider string
-
-const (
-	// ProviderOpenAIChat is the OpenAI chat-completions protocol, which many
-	// providers and gateways speak.
-	ProviderOpenAIChat ModelProvider = "OpenAIChat"
-	// ProviderAnthropic is Anthropic's messages protocol.
-	ProviderAnthropic ModelProvider = "Anthropic"
-)
-
 // Telemetry says who is told of turns, model requests and tool calls: when they
 // were, how long they took, what they cost and how they ended, never what was said.
 // +kubebuilder:validation:XValidation:rule="!has(self.otlpEndpoint) || !isURL(self.otlpEndpoint) || url(self.otlpEndpoint).getScheme() == 'https' || (url(self.otlpEndpoint).getScheme() == 'http' && has(self.insecureHTTP) && self.insecureHTTP)",message="otlpEndpoint must begin with https://: over http the names of tools and models can be read on the way. Set insecureHTTP: true if that is acceptable here",fieldPath=".otlpEndpoint"
@@ -311,64 +225,6 @@ type Telemetry struct {
 	OTLPEndpoint string `json:"otlpEndpoint,omitempty"`
 
 	// insecureHTTP allows an otlpEndpoint of http. Default: false.
-	// +optional
-	InsecureHTTP bool `json:"insecureHTTP,omitempty"`
-}
-
-// Model says which model answers and where.
-// +kubebuilder:validation:XValidation:rule="!isURL(self.baseURL) || url(self.baseURL).getScheme() == 'https' || (url(self.baseURL).getScheme() == 'http' && has(self.insecureHTTP) && self.insecureHTTP)",message="baseURL must begin with https://: over http the key and the conversation can be read on the way. Set insecureHTTP: true if that is acceptable here",fieldPath=".baseURL"
-type Model struct {
-	// provider is the protocol of the endpoint. OpenAIChat: OpenAI chat
-	// completions, as OpenAI, DeepSeek, vLLM and many gateways speak it.
-	// Anthropic: Anthropic's messages.
-	// +required
-	Provider ModelProvider `json:"provider"`
-
-	// baseURL of the endpoint, without /chat/completions or /messages: for
-	// example https://api.deepseek.com/v1 or https://api.anthropic.com. It must
-	// be https unless insecureHTTP is set.
-	// +required
-	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getHostname() != '' && url(self).getQuery().size() == 0 && !self.contains('@') && !self.contains('#')",message="baseURL must be a URL with a scheme and a host, without user, query and fragment, for example https://api.deepseek.com/v1"
-	BaseURL string `json:"baseURL"`
-
-	// defaultName is the model of sessions that choose none.
-	// +required
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^\S+$`
-	DefaultName string `json:"defaultName"`
-
-	// allowedNames are the models that sessions may choose besides defaultName.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:items:Pattern=`^\S+$`
-	AllowedNames []string `json:"allowedNames,omitempty"`
-
-	// contextWindow is how many tokens a request and its answer may have. At 80%
-	// of it the older part of a conversation gives way to a summary. Unset: only
-	// when the endpoint refuses a request that is too long.
-	// +optional
-	// +kubebuilder:validation:Minimum=4096
-	// +kubebuilder:validation:Maximum=100000000
-	ContextWindow int64 `json:"contextWindow,omitempty"`
-
-	// returnReasoning sends the reasoning of earlier answers back, which some
-	// endpoints demand between tool calls and others refuse. What an endpoint has
-	// signed goes back in any case. Default: false.
-	// +optional
-	ReturnReasoning bool `json:"returnReasoning,omitempty"`
-
-	// keySecretName names a Secret in the session's namespace whose key apiKey
-	// is the key of the endpoint. It is mounted in the agent's container alone.
-	// Unset: the endpoint needs no key.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
-	KeySecretName string `json:"keySecretName,omitempty"`
-
-	// insecureHTTP allows a baseURL of http. Default: false.
 	// +optional
 	InsecureHTTP bool `json:"insecureHTTP,omitempty"`
 }

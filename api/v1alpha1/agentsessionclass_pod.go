@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+// Images names the images of a session's containers.
+type Images struct {
+	// agent is the image with the agent and the toolbox. Unset: the one that
+	// belongs to the operator.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	Agent string `json:"agent,omitempty"`
+
+	// tools is the image that the agent's commands run in: any Linux image with
+	// the programs that they should find.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^\S+$`
+	Tools string `json:"tools"`
+}
+
+// ClassResources gives each container its resources.
+type ClassResources struct {
+	// agent is the container that talks to the model.
+	// +optional
+	Agent Resources `json:"agent,omitzero"`
+
+	// toolsRO is the container that runs tools in mode read-only.
+	// +optional
+	ToolsRO Resources `json:"toolsRO,omitzero"`
+
+	// toolsRW is the container that runs tools in the wider modes.
+	// +optional
+	ToolsRW Resources `json:"toolsRW,omitzero"`
+}
+
+// Resources are requests and limits as in a container.
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(k, quantity(string(self.requests[k])).compareTo(quantity('0')) >= 0)",message="no request may be negative",fieldPath=".requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || self.limits.all(k, quantity(string(self.limits[k])).compareTo(quantity('0')) >= 0)",message="no limit may be negative",fieldPath=".limits"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || quantity(string(self.limits[k])).compareTo(quantity(string(self.requests[k]))) >= 0)",message="no limit may be below its request",fieldPath=".limits"
+type Resources struct {
+	// requests that the scheduler reserves: cpu, memory, ephemeral-storage.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="only cpu, memory and ephemeral-storage can be requested: remove the others"
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+
+	// limits that the kernel and the kubelet hold the container to: cpu, memory,
+	// ephemeral-storage. None may be below its request.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="only cpu, memory and ephemeral-storage can be limited: remove the others"
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+}
+
+// Security says as whom the containers run. None may be root.
+// +kubebuilder:validation:XValidation:rule="(has(self.agentUser) ? self.agentUser : 65532) != (has(self.toolsUser) ? self.toolsUser : 65533)",message="agentUser and toolsUser must differ (65532 and 65533 where unset): a tool must not be able to pass for the agent"
+type Security struct {
+	// agentUser is the user and group ID of the agent. Unset: 65532.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	AgentUser *int64 `json:"agentUser,omitempty"`
+
+	// toolsUser is the user and group ID of the tools. Unset: 65533.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	ToolsUser *int64 `json:"toolsUser,omitempty"`
+
+	// fsGroup is the group that owns the volumes. Unset: 65533.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	FSGroup *int64 `json:"fsGroup,omitempty"`
+}
