@@ -18,7 +18,7 @@ import (
 const system = "agentsession-system"
 
 func install(verb ...string) []string {
-	args := append(verb, "agentsession", chartDir, "--namespace", system, "--create-namespace")
+	args := append(verb, "agentsession", chartDir, "--namespace", system, "--create-namespace", "--wait", "--timeout", "2m")
 	return append(args, withModel...)
 }
 
@@ -33,6 +33,7 @@ func defaultClass(t *testing.T) *v1alpha1.AgentSessionClass {
 
 // The life of a release, in one cluster and in order: a step stands on the one before.
 func TestTheLifeOfARelease(t *testing.T) {
+	t.Cleanup(availableDeployments(t))
 	out := mustHelm(t, install("install")...)
 	if !strings.Contains(out, "Sessions use class standard: deepseek-chat at https://api.deepseek.com/v1, at most danger-full-access.") {
 		t.Errorf("the notes do not say which class sessions use:\n%s", out)
