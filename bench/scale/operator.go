@@ -49,7 +49,8 @@ func (w *world) startOperator(ctx context.Context) error {
 	_ = l.Close()
 	w.manager = exec.Command(filepath.Join(w.dir, "manager"), "--namespace="+operatorNamespace, "--agent-image=agent:1", "--leader-elect",
 		"--metrics-bind-address="+w.metrics, "--health-probe-bind-address=0")
-	w.manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(w.dir, "kubeconfig"))
+	// As in the chart's pod, where it knows 90% of the limit of 512Mi as its own.
+	w.manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(w.dir, "kubeconfig"), "GOMEMLIMIT=460MiB")
 	if w.o.verbose {
 		w.manager.Stderr = os.Stderr
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"github.com/agentsession-dev/operator/internal/agent"
 	"github.com/agentsession-dev/operator/internal/agent/linkserver"
 	"github.com/agentsession-dev/operator/internal/wire"
@@ -73,6 +75,10 @@ func runAgent(args []string, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	log := slog.New(slog.NewJSONHandler(stderr, nil))
+	// Where the class limits the agent's memory, the collector works harder before the kernel ends the agent.
+	if _, err := memlimit.Set(memlimit.WithRatio(0.9)); err != nil {
+		log.Warn("The container's memory limit is not known", "error", err)
+	}
 	f.Log, f.Stdout, f.PodUID, f.Version = log, stdout, os.Getenv("POD_UID"), version()
 
 	id, err := linkserver.LoadIdentity(f.tlsDir, f.caHash, f.SessionUID, f.Incarnation)

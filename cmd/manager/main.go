@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -29,6 +30,10 @@ import (
 	"github.com/agentsession-dev/operator/controllers/authority"
 	"github.com/agentsession-dev/operator/controllers/link"
 )
+
+// memoryShare is how much of the container's memory limit the Go runtime may fill; the rest is for what it
+// does not count: the program itself, and the kernel's buffers.
+const memoryShare = 0.9
 
 type options struct {
 	leaderElect      bool
@@ -72,6 +77,10 @@ func main() {
 		debug.SetGCPercent(50)
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
+	// Near the container's limit the collector works harder: filling the caches after a restart must not end in OOM.
+	if _, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
+		ctrl.Log.Error(err, "The container's memory limit is not known: set GOMEMLIMIT")
+	}
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
 		ctrl.Log.Error(err, "Operator stopped")
 		os.Exit(1)
