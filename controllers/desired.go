@@ -206,6 +206,6 @@ func undelivered(messages []v1alpha1.SessionMessage) []wire.Message {
 func wireModel(m v1alpha1.Model, name string) wire.Model {
 	return wire.Model{
 		Provider: string(m.Provider), BaseURL: m.BaseURL, Name: name,
-		ContextWindow: m.ContextWindow, ReturnReasoning: m.ReturnReasoning, KeySecret: m.KeySecretName,
+		ContextWindow: m.ContextWindow, ReturnReasoning: m.ReturnReasoning, KeySecret: m.KeySecretName, CABundle: m.CABundle,
 	}
 }

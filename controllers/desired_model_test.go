@@ -15,11 +15,11 @@ import (
 func TestWireModel(t *testing.T) {
 	got := wireModel(v1alpha1.Model{
 		Provider: v1alpha1.ProviderAnthropic, BaseURL: "https://model.example", DefaultName: "d",
-		ContextWindow: 5000, ReturnReasoning: true, KeySecretName: "key",
+		ContextWindow: 5000, ReturnReasoning: true, KeySecretName: "key", CABundle: "pem",
 	}, "m")
 	want := wire.Model{
 		Provider: "Anthropic", BaseURL: "https://model.example", Name: "m",
-		ContextWindow: 5000, ReturnReasoning: true, KeySecret: "key",
+		ContextWindow: 5000, ReturnReasoning: true, KeySecret: "key", CABundle: "pem",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("wireModel() (-want +got):\n%s", diff)

@@ -35,6 +35,9 @@ func resolve(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass, namesp
 		return nil, refuse(v1alpha1.ReasonModeNotPermitted, "The policy cannot be resolved: %v.", err)
 	}
 	model, refused := modelOf(s, class)
+	if refused == nil {
+		refused = caBundleOf(class)
+	}
 	_, exceeds := policy.Resolve(ask, ceiling, policy.Unbounded) // what a namespace takes away, a class does not reject
 	if len(exceeds) > 0 && class.Spec.Ceiling.OnExceed == v1alpha1.OnExceedReject && refused == nil {
 		refused = refuse(v1alpha1.ReasonModeNotPermitted, "Class %s rejects what exceeds its ceiling: %s. Ask for no more, or have the ceiling raised.",

@@ -16,6 +16,7 @@ const (
 
 // Model says which model answers and where.
 // +kubebuilder:validation:XValidation:rule="!isURL(self.baseURL) || url(self.baseURL).getScheme() == 'https' || (url(self.baseURL).getScheme() == 'http' && has(self.insecureHTTP) && self.insecureHTTP)",message="baseURL must begin with https://: over http the key and the conversation can be read on the way. Set insecureHTTP: true if that is acceptable here",fieldPath=".baseURL"
+// +kubebuilder:validation:XValidation:rule="!has(self.caBundle) || !isURL(self.baseURL) || url(self.baseURL).getScheme() == 'https'",message="caBundle is for a baseURL of https: over http no certificate is looked at. Remove caBundle, or make it https",fieldPath=".caBundle"
 type Model struct {
 	// provider is the protocol of the endpoint. OpenAIChat: OpenAI chat
 	// completions, as OpenAI, DeepSeek, vLLM and many gateways speak it.
@@ -66,6 +67,18 @@ type Model struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	KeySecretName string `json:"keySecretName,omitempty"`
+
+	// caBundle holds the certificates of the authorities that may vouch for the
+	// endpoint, in PEM, at most 64 KiB: they are trusted instead of those of the
+	// agent's image. For nothing else: the collector of traces is not concerned. A
+	// change holds from the next request; for the time in which an endpoint changes
+	// its authority, put both in. Unset: the authorities of the agent's image.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN CERTIFICATE-----') && self.contains('-----END CERTIFICATE-----')",message="caBundle must hold certificates in PEM, between lines of -----BEGIN CERTIFICATE----- and -----END CERTIFICATE-----"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('PRIVATE KEY')",message="caBundle holds a private key: put nothing but certificates in, and consider that key known"
+	CABundle string `json:"caBundle,omitempty"`
 
 	// insecureHTTP allows a baseURL of http. Default: false.
 	// +optional

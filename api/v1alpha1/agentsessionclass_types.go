@@ -41,8 +41,9 @@ type AgentSessionClass struct {
 
 	// spec is how the sessions of this class run. What a change does to sessions
 	// that run already: model, systemPrompt, images, resources, security and
-	// storage hold for pods and sessions that start later; the ceiling and the
-	// limits hold at once.
+	// storage hold for pods and sessions that start later, but for where the model
+	// is (baseURL, caBundle), which holds from the next request; the ceiling and
+	// the limits hold at once.
 	// +required
 	Spec AgentSessionClassSpec `json:"spec"`
 }

@@ -121,7 +121,7 @@ type pushed struct {
 }
 
 // modelEndpoint is where and how a model is spoken to.
-type modelEndpoint struct{ provider, baseURL, keyFile string }
+type modelEndpoint struct{ provider, baseURL, caBundle, keyFile string }
 
 // New opens the log, closes what an earlier boot left open and listens for the
 // supervisors. No tool runs before a policy is given.

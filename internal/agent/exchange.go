@@ -161,21 +161,21 @@ func (f *fold) planStep(header bool, c wire.Config) []entry {
 	return append(entries, f.planSnapshot(f.policy.doc.Policy, f.policy.seq, c.Workspace)...)
 }
 
-// providerLocked follows the endpoint in the configuration, and a key that comes later. The
+// providerLocked follows the endpoint and its roots in the configuration, and a key that comes later. The
 // model's name and the provider are the header's: where the class names another provider by now, the
 // endpoint stays with the old one until the header is renewed.
 func (a *Agent) providerLocked() (model.Provider, error) {
 	if a.provider != nil && a.config.Model.Provider != a.f.header.Provider {
 		return a.provider, nil
 	}
-	want := modelEndpoint{provider: a.f.header.Provider, baseURL: a.config.Model.BaseURL, keyFile: a.o.KeyFile}
+	want := modelEndpoint{provider: a.f.header.Provider, baseURL: a.config.Model.BaseURL, caBundle: a.config.Model.CABundle, keyFile: a.o.KeyFile}
 	if a.keyFileAbsent() {
 		want.keyFile = ""
 	}
 	if a.provider != nil && a.endpoint == want {
 		return a.provider, nil
 	}
-	p, err := model.New(want.provider, model.Config{BaseURL: want.baseURL, KeyFile: want.keyFile, KeyRead: a.secrets.add})
+	p, err := model.New(want.provider, model.Config{BaseURL: want.baseURL, CABundle: want.caBundle, KeyFile: want.keyFile, KeyRead: a.secrets.add})
 	if err != nil {
 		return nil, err
 	}

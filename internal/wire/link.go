@@ -105,6 +105,9 @@ type Model struct {
 	// KeySecret names the Secret that holds the endpoint's key, for people. Without a
 	// key in it no request is made; "" means that the endpoint needs none.
 	KeySecret string `json:"keySecret,omitempty"`
+	// CABundle holds the roots of the endpoint's certificate, in PEM, instead of the system's. It may
+	// change while the session runs.
+	CABundle string `json:"caBundle,omitempty"`
 }
 
 // LogHead names the last event of a log. The zero value is an empty log.

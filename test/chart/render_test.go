@@ -30,7 +30,7 @@ var renderings = map[string][]string{
 		"--set", "resources.limits.memory=1Gi", "--set", "metrics.service=true", "--set", "metrics.serviceMonitor=true", "--set", "replicas=2",
 		"--set", "defaultClass.name=strict", "--set", "defaultClass.toolsImage=debian:13", "--set", "defaultClass.systemPrompt=Be brief.",
 		"--set", "defaultClass.model.allowedNames={a,b}", "--set", "defaultClass.model.keySecretName=model-key",
-		"--set", "defaultClass.model.insecureHTTP=true", "--set", "defaultClass.ceiling.maxMode=read-only",
+		"--set", "defaultClass.model.caBundle=PEM", "--set", "defaultClass.model.insecureHTTP=true", "--set", "defaultClass.ceiling.maxMode=read-only",
 		"--set", "defaultClass.model.provider=Anthropic", "--set", "defaultClass.model.contextWindow=200000", "--set", "defaultClass.model.returnReasoning=true", "--set", "defaultClass.limits.maxTurns=5",
 		"--set", "defaultClass.ceiling.onExceed=Reject", "--set", "defaultClass.resources.toolsRW.limits.cpu=2",
 		"--set", "defaultClass.security.toolsUser=1001", "--set", "defaultClass.storage.type=EmptyDir", "--set", "defaultClass.storage.size=5Gi",

@@ -57,9 +57,10 @@ func newConnection(c Config, api, path string, d dialect) (*connection, error) {
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 2*time.Minute)
 	c.TotalTimeout = cmp.Or(c.TotalTimeout, 30*time.Minute)
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.CAFile != "" {
-		if tlsConfig.RootCAs, err = readCAs(c.CAFile); err != nil {
-			return nil, err
+	if c.CABundle != "" {
+		tlsConfig.RootCAs = x509.NewCertPool()
+		if !tlsConfig.RootCAs.AppendCertsFromPEM([]byte(c.CABundle)) {
+			return nil, errorf(BadRequest, "the CA bundle for the model endpoint %s holds no certificate in PEM: correct the class's model.caBundle", u)
 		}
 	}
 	return &connection{config: c, at: endpoint{url: u.String(), api: api, path: path}, dialect: d, transport: &http.Transport{
@@ -74,18 +75,6 @@ func newConnection(c Config, api, path string, d dialect) (*connection, error) {
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxErrorBody,
 	}}, nil
-}
-
-func readCAs(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, errorf(BadRequest, "the model's CA bundle %s cannot be read: check that it is mounted", path).detailed(err.Error())
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errorf(BadRequest, "the model's CA bundle %s holds no PEM certificate", path)
-	}
-	return pool, nil
 }
 
 // Close drops idle connections.

@@ -228,7 +228,7 @@ func (at endpoint) network(err error, streaming bool) *Error {
 	case errors.As(err, &dns):
 		return errorf(Refused, "the host of the model endpoint %s cannot be found: check the base URL and the cluster's DNS", at).detailed(detail)
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid):
-		return errorf(Refused, "the certificate of the model endpoint %s is not trusted: check the base URL, or give its CA bundle", at).detailed(detail)
+		return errorf(Refused, "the certificate of the model endpoint %s is not trusted: check the base URL, or put its authority into the CA bundle (the class's model.caBundle)", at).detailed(detail)
 	case errors.As(err, &record), strings.Contains(detail, "HTTP response to HTTPS client"):
 		return errorf(Refused, "the model endpoint %s does not speak TLS: check whether the base URL should begin with http://", at).detailed(detail)
 	case errors.As(err, &timeout) && timeout.Timeout():

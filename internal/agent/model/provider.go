@@ -31,8 +31,8 @@ type Config struct {
 	KeyFile string
 	// KeyRead, if set, is told each key before it is used.
 	KeyRead func(key string)
-	// CAFile holds PEM certificates to trust instead of the system's.
-	CAFile string
+	// CABundle holds PEM certificates to trust instead of the system's. Empty: the system's.
+	CABundle string
 	// ConnectTimeout bounds dialling and the TLS handshake, each; 0 is 10 s.
 	ConnectTimeout time.Duration
 	// IdleTimeout bounds the wait for the next byte, also for the first; 0 is 2 min.

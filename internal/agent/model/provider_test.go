@@ -3,13 +3,15 @@
 package model_test
 
 import (
-	"encoding/pem"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,18 +36,30 @@ func ask(t *testing.T, provider string, c model.Config) modeltest.Outcome {
 	return modeltest.Collect(t.Context(), p, prepared)
 }
 
-// A server that a CA of one's own vouches for is trusted once the CA is given.
+// A server that an authority of one's own vouches for is trusted once its certificate is given, and
+// nobody else is then; without it nothing is sent.
 func TestCABundle(t *testing.T) {
+	root, other := modeltest.NewRoot(t, "model root"), modeltest.NewRoot(t, "another root")
 	for _, provider := range model.Providers() {
 		t.Run(provider, func(t *testing.T) {
-			s := httptest.NewTLSServer(http.HandlerFunc(modeltest.Pieces(streams[provider](model.Answer{Content: "ok", Finish: "stop"})...)))
+			asked := 0
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				modeltest.Pieces(streams[provider](model.Answer{Content: "ok", Finish: "stop"})...)(w, r)
+			}))
+			s.Config.ErrorLog = log.New(io.Discard, "", 0)
+			s.TLS = &tls.Config{Certificates: []tls.Certificate{root.Serves(t)}}
+			s.StartTLS()
 			t.Cleanup(s.Close)
-			ca := filepath.Join(t.TempDir(), "ca.pem")
-			if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
-				t.Fatal(err)
+			for name, bundle := range map[string]string{"the system's": "", "another's": other.PEM} {
+				o := ask(t, provider, model.Config{BaseURL: s.URL, CABundle: bundle})
+				e, ok := errors.AsType[*model.Error](o.Err)
+				if !ok || e.Kind != model.Refused || !strings.Contains(e.Message, "is not trusted") || !strings.Contains(e.Message, "model.caBundle") || asked != 0 {
+					t.Errorf("by %s roots Send() = %+v after %d requests", name, o, asked)
+				}
 			}
-			if o := ask(t, provider, model.Config{BaseURL: s.URL, CAFile: ca}); o.Err != nil || o.Answer.Content != "ok" {
-				t.Errorf("Send() = %+v", o)
+			if o := ask(t, provider, model.Config{BaseURL: s.URL, CABundle: other.PEM + root.PEM}); o.Err != nil || o.Answer.Content != "ok" || asked != 1 {
+				t.Errorf("Send() = %+v after %d requests", o, asked)
 			}
 		})
 	}
@@ -78,10 +92,6 @@ func TestProxy(t *testing.T) {
 
 // A configuration that cannot work is refused before anything is sent.
 func TestConfig(t *testing.T) {
-	notPEM := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(notPEM, []byte("hello"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for name, tc := range map[string]struct {
 		config model.Config
 		want   string
@@ -91,8 +101,7 @@ func TestConfig(t *testing.T) {
 		"another scheme":   {model.Config{BaseURL: "file:///etc/passwd"}, "https://host/v1"},
 		"a password":       {model.Config{BaseURL: "https://u:secret@host/v1"}, "no user"},
 		"a query":          {model.Config{BaseURL: "https://host/v1?key=secret"}, "no user, query"},
-		"no CA file":       {model.Config{BaseURL: "https://host", CAFile: notPEM + "x"}, "cannot be read"},
-		"a CA without PEM": {model.Config{BaseURL: "https://host", CAFile: notPEM}, "no PEM certificate"},
+		"a CA without PEM": {model.Config{BaseURL: "https://host", CABundle: "hello"}, "no certificate in PEM"},
 	} {
 		for _, provider := range model.Providers() {
 			_, err := model.New(provider, tc.config)

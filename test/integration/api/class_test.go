@@ -3,6 +3,7 @@
 package api
 
 import (
+	"encoding/pem"
 	"strings"
 	"testing"
 )
@@ -60,6 +61,12 @@ func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 		"a URL with a query":       {set("spec.model.baseURL", "https://api.example.com/v1?key=secret"), urlRule},
 		"a URL with a fragment":    {set("spec.model.baseURL", "https://api.example.com/v1#x"), urlRule},
 		"a URL beyond limits":      {set("spec.model.baseURL", "https://api.example.com/"+strings.Repeat("a", 2048)), "spec.model.baseURL: Too long"},
+		"authorities of its own":   {set("spec.model.caBundle", pemOf("CERTIFICATE")), ""},
+		"authorities for http":     {both(set("spec.model.baseURL", "http://model.example/v1"), set("spec.model.insecureHTTP", true), set("spec.model.caBundle", pemOf("CERTIFICATE"))), "caBundle is for a baseURL of https"},
+		"authorities of no PEM":    {set("spec.model.caBundle", "MIIB"), "caBundle must hold certificates in PEM"},
+		"an authority and its key": {set("spec.model.caBundle", pemOf("CERTIFICATE")+pemOf("RSA PRIVATE KEY")), "caBundle holds a private key"},
+		"no authority at all":      {set("spec.model.caBundle", ""), "spec.model.caBundle: Invalid value"},
+		"too many authorities":     {set("spec.model.caBundle", pemOf("CERTIFICATE")+strings.Repeat("#", 65536)), "spec.model.caBundle: Too long"},
 		"traces":                   {set("spec.telemetry", object{"otlpEndpoint": "https://collector.example:4318"}), ""},
 		"traces over http":         {set("spec.telemetry", object{"otlpEndpoint": "http://collector.example:4318"}), "otlpEndpoint must begin with https://"},
 		"traces over http, wanted": {set("spec.telemetry", object{"otlpEndpoint": "http://collector.example:4318", "insecureHTTP": true}), ""},
@@ -126,6 +133,10 @@ func TestAClassCanChange(t *testing.T) {
 		"the model":   {set("spec.model.defaultName", "other"), ""},
 		"the images":  {set("spec.images.tools", "debian:14"), ""},
 	}.runUpdates(t, class)
+}
+
+func pemOf(kind string) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte("what is inside the apiserver cannot read")}))
 }
 
 func numbered(n int) []any {

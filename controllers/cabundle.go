@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
+)
+
+// caBundleOf says why a class's CA bundle is not accepted. Go leaves out of a bundle what it
+// cannot read, and then an endpoint would not be trusted with nobody knowing why.
+func caBundleOf(class *v1alpha1.AgentSessionClass) *refusal {
+	if class.Spec.Model.CABundle == "" {
+		return nil
+	}
+	if err := checkCertificates(class.Spec.Model.CABundle); err != nil {
+		return refuse(v1alpha1.ReasonCABundleInvalid, "The model.caBundle of class %s cannot be used: %v. Correct it, with whole certificates in PEM and nothing else.",
+			class.Name, err)
+	}
+	return nil
+}
+
+// checkCertificates finds what in a bundle is no certificate.
+func checkCertificates(bundle string) error {
+	found := 0
+	for rest := []byte(bundle); ; {
+		var block *pem.Block
+		block, rest = pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		found++
+		if block.Type != "CERTIFICATE" {
+			return fmt.Errorf("block %d is a %s", found, cutLine(block.Type, 64))
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("certificate %d cannot be read (%s)", found, cutLine(err.Error(), 256))
+		}
+	}
+	if begun := strings.Count(bundle, "-----BEGIN "); begun != found {
+		return fmt.Errorf("%d of the %d blocks that begin in it are damaged", begun-found, begun)
+	}
+	if found == 0 {
+		return fmt.Errorf("it holds no certificate")
+	}
+	return nil
+}
