@@ -44,10 +44,12 @@ func outdatedOf(w *world, completed verdict) verdict {
 
 // replaceable reports whether an outdated pod is to be replaced now: nothing runs or
 // waits, the state is kept, and the pod is not so young that something else must be
-// wrong. A pod without our annotation is left alone: the next might lose it too.
+// wrong. A pod without our annotation is left alone: the next might lose it too; and so is one
+// whose image could not be had again.
 func (w *world) replaceable() bool {
 	o := w.observation.Observed
 	return w.completed() == nil && w.outdated() && w.persistent() && w.podUp() && w.refused == nil &&
+		toolsImageOf(w.session, w.class) == nil &&
 		w.class.Spec.UpdateStrategy == v1alpha1.UpdateWhenIdle &&
 		w.pod.Annotations[podspec.AnnotationInputs] != "" &&
 		o != nil && o.Activity.State == wire.Idle && o.Activity.Terminals == 0 && len(undelivered(w.messages)) == 0 &&

@@ -38,6 +38,9 @@ func resolve(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass, namesp
 	if refused == nil {
 		refused = caBundleOf(class)
 	}
+	if refused == nil && pod == nil {
+		refused = toolsImageOf(s, class)
+	}
 	_, exceeds := policy.Resolve(ask, ceiling, policy.Unbounded) // what a namespace takes away, a class does not reject
 	if len(exceeds) > 0 && class.Spec.Ceiling.OnExceed == v1alpha1.OnExceedReject && refused == nil {
 		refused = refuse(v1alpha1.ReasonModeNotPermitted, "Class %s rejects what exceeds its ceiling: %s. Ask for no more, or have the ceiling raised.",

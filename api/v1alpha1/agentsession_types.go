@@ -50,11 +50,12 @@ type AgentSessionList struct {
 }
 
 // AgentSessionSpec is what is wanted of a session. className, prompt,
-// instructions, model, workspace and runtimeContext cannot change later.
+// instructions, model, toolsImage, workspace and runtimeContext cannot change later.
 // +kubebuilder:validation:XValidation:rule="has(self.className) == has(oldSelf.className) && (!has(self.className) || self.className == oldSelf.className)",message="className cannot be added, changed or removed later: create a new session with the class that you want",fieldPath=".className"
 // +kubebuilder:validation:XValidation:rule="has(self.prompt) == has(oldSelf.prompt) && (!has(self.prompt) || self.prompt == oldSelf.prompt)",message="prompt cannot be added, changed or removed later: create a SessionMessage to say more",fieldPath=".prompt"
 // +kubebuilder:validation:XValidation:rule="has(self.instructions) == has(oldSelf.instructions) && (!has(self.instructions) || self.instructions == oldSelf.instructions)",message="instructions cannot be added, changed or removed later: create a new session, or say it in a SessionMessage",fieldPath=".instructions"
 // +kubebuilder:validation:XValidation:rule="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model)",message="model cannot be added, changed or removed later: create a new session with the model that you want",fieldPath=".model"
+// +kubebuilder:validation:XValidation:rule="has(self.toolsImage) == has(oldSelf.toolsImage) && (!has(self.toolsImage) || self.toolsImage == oldSelf.toolsImage)",message="toolsImage cannot be added, changed or removed later: create a new session with the image that you want",fieldPath=".toolsImage"
 // +kubebuilder:validation:XValidation:rule="has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace)",message="workspace cannot be added, changed or removed later: create a new session with the workspace that you want",fieldPath=".workspace"
 // +kubebuilder:validation:XValidation:rule="has(self.runtimeContext) == has(oldSelf.runtimeContext) && (!has(self.runtimeContext) || self.runtimeContext == oldSelf.runtimeContext)",message="runtimeContext cannot be added, changed or removed later: create a new session",fieldPath=".runtimeContext"
 type AgentSessionSpec struct {
@@ -103,6 +104,15 @@ type AgentSessionSpec struct {
 	// change.
 	// +optional
 	Model *ModelChoice `json:"model,omitempty"`
+
+	// toolsImage is the image that the agent's commands run in, and that a source of the
+	// workspace is fetched with: [registry/]name[:tag][@digest]. The class must allow it (its
+	// images.tools, or a pattern of its images.allowedTools); that is looked at whenever a
+	// pod is to start. Unset: the class's images.tools. Cannot change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9](-*[A-Za-z0-9])*([.][A-Za-z0-9](-*[A-Za-z0-9])*)*(:[0-9]+)?/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64}|@sha512:[a-f0-9]{128})?$')",message="toolsImage must be [registry/]name[:tag][@digest] with a name in small letters, for example registry.example/team/tools:1.2"
+	ToolsImage string `json:"toolsImage,omitempty"`
 
 	// workspace describes where the agent's tools work. Unset: as the class
 	// says. Cannot change.

@@ -19,6 +19,23 @@ type Images struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^\S+$`
 	Tools string `json:"tools"`
+
+	// allowedTools are patterns of the images that sessions may choose by
+	// toolsImage besides tools. A pattern is an image with * for any number of
+	// characters, within one part between slashes: registry.example/team/* admits
+	// registry.example/team/go:1.26, and no registry.example/team/a/b. The registry, and
+	// whatever else stands before the first slash, is written out. Names are compared
+	// as they are written: debian is not docker.io/library/debian. A pattern without tag
+	// and digest admits every one. With a tag, such as debian:13*, it admits images that
+	// have such a tag and no digest, because with a digest a tag counts for nothing; with a
+	// digest, those of such a digest. A change holds for pods that start later. Unset: none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^[^/]*[*][^/]*/')",message="a pattern must have no * before its first slash, where the registry stands: write that part out"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/)?([a-z0-9._*-]+/)*[a-z0-9._*-]+(:[A-Za-z0-9_.*-]+)?(@[a-z0-9*]+:[a-f0-9*]+)?$') || self.matches('^[^/]*[*][^/]*/')",message="a pattern must be an image with * for what may differ: [registry/]name[:tag][@digest], for example registry.example/team/*"
+	AllowedTools []string `json:"allowedTools,omitempty"`
 }
 
 // ClassResources gives each container its resources.

@@ -62,6 +62,9 @@ const (
 	// ReasonCABundleInvalid is set when the class's model.caBundle is not made of
 	// certificates.
 	ReasonCABundleInvalid = "CABundleInvalid"
+	// ReasonToolsImageNotAllowed is set when a pod is to start and the class does not allow
+	// the toolsImage that the spec names.
+	ReasonToolsImageNotAllowed = "ToolsImageNotAllowed"
 )
 
 // Reasons of RunnerReady.

@@ -82,7 +82,7 @@ func tools(in Input) []*corev1ac.ContainerApplyConfiguration {
 func toolsContainer(in Input, name string, r v1alpha1.Resources) *corev1ac.ContainerApplyConfiguration {
 	return confined(in.toolsUser(), corev1ac.Container().
 		WithName(name).
-		WithImage(in.Class.Spec.Images.Tools).
+		WithImage(in.toolsImage()).
 		WithCommand(toolboxProgram, "supervise").
 		WithArgs("--container", name, "--ctl-dir", wire.CtlDir, "--workspace", wire.Workspace).
 		WithEnv(corev1ac.EnvVar().WithName("HOME").WithValue(wire.HomeDir)).

@@ -6,6 +6,7 @@
 package podspec
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -76,6 +77,10 @@ func (in Input) agentImage() string {
 		return in.Class.Spec.Images.Agent
 	}
 	return in.AgentImage
+}
+
+func (in Input) toolsImage() string {
+	return cmp.Or(in.Session.Spec.ToolsImage, in.Class.Spec.Images.Tools)
 }
 
 func (in Input) agentUser() int64 {

@@ -65,6 +65,10 @@ var cases = map[string]func(*Input){
 	"empty-source": func(in *Input) {
 		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceEmpty}}
 	},
+	"tools-image-of-the-session": func(in *Input) {
+		in.Session.Spec.ToolsImage = "registry.example/team/go:1.26"
+		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceConfigMap, ConfigMap: &v1alpha1.ConfigMapSource{Name: "inputs"}}}
+	},
 	"own-images-users-and-resources": func(in *Input) {
 		in.Class.Spec.Images.Agent = "registry.example/agent:patched"
 		in.Class.Spec.Security = v1alpha1.Security{AgentUser: new(int64(1001)), ToolsUser: new(int64(1002)), FSGroup: new(int64(1003))}

@@ -29,7 +29,7 @@ func workspace(in Input) []*corev1ac.ContainerApplyConfiguration {
 	}
 	c := corev1ac.Container().
 		WithName(WorkspaceContainer).
-		WithImage(in.Class.Spec.Images.Tools).
+		WithImage(in.toolsImage()).
 		WithCommand(toolboxProgram, "fetch").
 		WithWorkingDir("/").
 		WithTerminationMessagePath(corev1.TerminationMessagePathDefault).

@@ -28,7 +28,7 @@ var renderings = map[string][]string{
 		"--set", "image.repository=registry.example/a", "--set", "image.tag=123456789012", "--set", "image.pullPolicy=Always",
 		"--set", "image.pullSecrets[0].name=pull", "--set", "nodeSelector.disk=fast", "--set", "tolerations[0].operator=Exists",
 		"--set", "resources.limits.memory=1Gi", "--set", "metrics.service=true", "--set", "metrics.serviceMonitor=true", "--set", "replicas=2",
-		"--set", "defaultClass.name=strict", "--set", "defaultClass.toolsImage=debian:13", "--set", "defaultClass.systemPrompt=Be brief.",
+		"--set", "defaultClass.name=strict", "--set", "defaultClass.toolsImage=debian:13", "--set", "defaultClass.allowedTools={registry.example/team/*,debian}", "--set", "defaultClass.systemPrompt=Be brief.",
 		"--set", "defaultClass.model.allowedNames={a,b}", "--set", "defaultClass.model.keySecretName=model-key",
 		"--set", "defaultClass.model.caBundle=PEM", "--set", "defaultClass.model.insecureHTTP=true", "--set", "defaultClass.ceiling.maxMode=read-only",
 		"--set", "defaultClass.model.provider=Anthropic", "--set", "defaultClass.model.contextWindow=200000", "--set", "defaultClass.model.returnReasoning=true", "--set", "defaultClass.limits.maxTurns=5",

@@ -18,9 +18,11 @@ spec:
 `
 
 const (
-	schemeRule = "baseURL must begin with https://"
-	urlRule    = "baseURL must be a URL with a scheme and a host, without user, query and fragment"
-	usersRule  = "agentUser and toolsUser must differ (65532 and 65533 where unset)"
+	schemeRule   = "baseURL must begin with https://"
+	urlRule      = "baseURL must be a URL with a scheme and a host, without user, query and fragment"
+	patternRule  = "a pattern must be an image with * for what may differ"
+	registryRule = "a pattern must have no * before its first slash"
+	usersRule    = "agentUser and toolsUser must differ (65532 and 65533 where unset)"
 )
 
 func both(edits ...edit) edit {
@@ -33,20 +35,35 @@ func both(edits ...edit) edit {
 
 func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 	refusals{
-		"the smallest class":       {both(), ""},
-		"a minimum":                {set("spec.enforcement", object{"minimum": "Mount"}), ""},
-		"no minimum":               {set("spec.enforcement", object{}), ""},
-		"a grace":                  {set("spec.termination", object{"graceSeconds": int64(60)}), ""},
-		"no grace":                 {set("spec.termination", object{}), ""},
-		"a negative grace":         {set("spec.termination", object{"graceSeconds": int64(-1)}), "spec.termination.graceSeconds: Invalid value"},
-		"a grace beyond limits":    {set("spec.termination", object{"graceSeconds": int64(61)}), "spec.termination.graceSeconds: Invalid value"},
-		"a minimum of nothing":     {set("spec.enforcement", object{"minimum": "None"}), `supported values: "Full", "Files", "Mount"`},
-		"without a model":          {unset("spec.model"), "spec.model: Required value"},
-		"without a ceiling":        {unset("spec.ceiling"), "spec.ceiling: Required value"},
-		"without a tools image":    {set("spec.images", object{}), "spec.images.tools: Required value"},
-		"a tools image of blanks":  {set("spec.images.tools", " "), "spec.images.tools: Invalid value"},
-		"a huge tools image":       {set("spec.images.tools", strings.Repeat("a", 513)), "spec.images.tools: Too long"},
-		"an empty agent image":     {set("spec.images.agent", ""), "spec.images.agent: Invalid value"},
+		"the smallest class":      {both(), ""},
+		"a minimum":               {set("spec.enforcement", object{"minimum": "Mount"}), ""},
+		"no minimum":              {set("spec.enforcement", object{}), ""},
+		"a grace":                 {set("spec.termination", object{"graceSeconds": int64(60)}), ""},
+		"no grace":                {set("spec.termination", object{}), ""},
+		"a negative grace":        {set("spec.termination", object{"graceSeconds": int64(-1)}), "spec.termination.graceSeconds: Invalid value"},
+		"a grace beyond limits":   {set("spec.termination", object{"graceSeconds": int64(61)}), "spec.termination.graceSeconds: Invalid value"},
+		"a minimum of nothing":    {set("spec.enforcement", object{"minimum": "None"}), `supported values: "Full", "Files", "Mount"`},
+		"without a model":         {unset("spec.model"), "spec.model: Required value"},
+		"without a ceiling":       {unset("spec.ceiling"), "spec.ceiling: Required value"},
+		"without a tools image":   {set("spec.images", object{}), "spec.images.tools: Required value"},
+		"a tools image of blanks": {set("spec.images.tools", " "), "spec.images.tools: Invalid value"},
+		"a huge tools image":      {set("spec.images.tools", strings.Repeat("a", 513)), "spec.images.tools: Too long"},
+		"an empty agent image":    {set("spec.images.agent", ""), "spec.images.agent: Invalid value"},
+		"patterns of images": {set("spec.images.allowedTools", []any{"debian", "debian:1*", "*", "registry.example:5000/team/*", "localhost/a/*/c-*:v*",
+			"registry.example/team/x:1*@sha256:*"}), ""},
+		"the same pattern twice":   {set("spec.images.allowedTools", []any{"debian", "debian"}), "Duplicate value"},
+		"an empty pattern":         {set("spec.images.allowedTools", []any{""}), patternRule},
+		"a pattern with a class":   {set("spec.images.allowedTools", []any{"debian:1[0-9]"}), patternRule},
+		"a pattern with a mark":    {set("spec.images.allowedTools", []any{"debian:1?"}), patternRule},
+		"a pattern with a blank":   {set("spec.images.allowedTools", []any{"debian "}), patternRule},
+		"a pattern of an escape":   {set("spec.images.allowedTools", []any{`debian\*`}), patternRule},
+		"a pattern that is a URL":  {set("spec.images.allowedTools", []any{"https://registry.example/*"}), patternRule},
+		"a pattern without a name": {set("spec.images.allowedTools", []any{"registry.example/team/"}), patternRule},
+		"any registry":             {set("spec.images.allowedTools", []any{"*/team/tools"}), registryRule},
+		"a registry that ends so":  {set("spec.images.allowedTools", []any{"registry.example*/team/tools"}), registryRule},
+		"any port":                 {set("spec.images.allowedTools", []any{"registry.example:*/team/tools"}), registryRule},
+		"too many patterns":        {set("spec.images.allowedTools", numbered(65)), "spec.images.allowedTools: Too many"},
+		"a pattern beyond limits":  {set("spec.images.allowedTools", []any{strings.Repeat("a", 513)}), "spec.images.allowedTools[0]: Too long"},
 		"Anthropic's messages":     {set("spec.model.provider", "Anthropic"), ""},
 		"another provider":         {set("spec.model.provider", "OpenAI"), `supported values: "OpenAIChat", "Anthropic"`},
 		"plain http":               {set("spec.model.baseURL", "http://model.example/v1"), schemeRule},

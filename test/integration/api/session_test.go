@@ -28,14 +28,16 @@ spec:
   prompt: Fix the build.
   instructions: Be brief.
   model: {name: deepseek-chat}
+  toolsImage: debian:13
   workspace: {storage: {type: EmptyDir, size: 2Gi}}
   runtimeContext: Suppressed
   limits: {maxTurns: 10, maxStepsPerTurn: 50, maxTotalTokens: 1000000}
 `
 
 const (
-	nameRule = "the name of a session must have at most 52 characters, only a-z, 0-9 and '-', and begin and end with a letter or digit: choose another name"
-	sizeRule = "size must be at least 16Mi"
+	nameRule  = "the name of a session must have at most 52 characters, only a-z, 0-9 and '-', and begin and end with a letter or digit: choose another name"
+	imageRule = "toolsImage must be [registry/]name[:tag][@digest]"
+	sizeRule  = "size must be at least 16Mi"
 )
 
 func TestSessionsThatAreRefusedOrAdmitted(t *testing.T) {
@@ -84,7 +86,20 @@ func TestSessionsThatAreRefusedOrAdmitted(t *testing.T) {
 		"a field that does not exist": {
 			set("spec.sandbox.mod", "workspace-write"), `unknown field "spec.sandbox.mod"`,
 		},
-		"a field that is not enforced yet": {set("spec.toolsImage", "debian"), `unknown field "spec.toolsImage"`},
+		"an image":                   {set("spec.toolsImage", "debian"), ""},
+		"an image with all parts":    {set("spec.toolsImage", "registry.example:5000/team/go_lint/a-b.c:v1.2_x@sha256:"+strings.Repeat("0a", 32)), ""},
+		"an image of blanks":         {set("spec.toolsImage", " "), imageRule},
+		"an empty image":             {set("spec.toolsImage", ""), imageRule},
+		"an image in capitals":       {set("spec.toolsImage", "registry.example/Team/tools"), imageRule},
+		"an image that goes up":      {set("spec.toolsImage", "registry.example/team/../other/tools"), imageRule},
+		"an image with two slashes":  {set("spec.toolsImage", "registry.example/team//tools"), imageRule},
+		"an image by URL":            {set("spec.toolsImage", "https://registry.example/tools"), imageRule},
+		"an image with a star":       {set("spec.toolsImage", "registry.example/team/*"), imageRule},
+		"an image of two tags":       {set("spec.toolsImage", "debian:13:14"), imageRule},
+		"an image of another digest": {set("spec.toolsImage", "debian@sha256:0a"), imageRule},
+		"an image of two lines":      {set("spec.toolsImage", "debian:13\n"), imageRule},
+		"an image in another script": {set("spec.toolsImage", "dеbian"), imageRule}, // the e is Cyrillic
+		"an image beyond limits":     {set("spec.toolsImage", strings.Repeat("a", 513)), "spec.toolsImage: Too long"},
 	}.run(t, session)
 }
 
@@ -114,6 +129,8 @@ func TestWhatOfASessionCanChange(t *testing.T) {
 		"the limits, gone":          {unset("spec.limits"), ""},
 		"not the model":             {set("spec.model.name", "other"), "model cannot be added, changed or removed later"},
 		"not the model, removed":    {unset("spec.model"), "model cannot be added, changed or removed later"},
+		"not the tools image":       {set("spec.toolsImage", "debian:14"), "toolsImage cannot be added, changed or removed later"},
+		"not the image, removed":    {unset("spec.toolsImage"), "toolsImage cannot be added, changed or removed later"},
 		"not the storage":           {set("spec.workspace.storage.size", "4Gi"), "workspace cannot be added, changed or removed later"},
 		"not the workspace, gone":   {unset("spec.workspace"), "workspace cannot be added, changed or removed later"},
 	}.runUpdates(t, fullSession)
@@ -125,6 +142,7 @@ func TestWhatCannotBeAddedToASessionLater(t *testing.T) {
 		"a prompt":     {set("spec.prompt", "Hello."), "prompt cannot be added"},
 		"instructions": {set("spec.instructions", "Be brief."), "instructions cannot be added"},
 		"a model":      {set("spec.model.name", "deepseek-chat"), "model cannot be added"},
+		"an image":     {set("spec.toolsImage", "debian:13"), "toolsImage cannot be added"},
 		"a workspace":  {set("spec.workspace", object{}), "workspace cannot be added"},
 	}.runUpdates(t, session)
 }
