@@ -190,15 +190,17 @@ func undelivered(messages []v1alpha1.SessionMessage) []wire.Message {
 		if isTrue(m.Status.Conditions, v1alpha1.ConditionDelivered) {
 			continue
 		}
-		encoded, err := json.Marshal(m.Spec.Content)
+		encoded, err := json.Marshal([]string{m.Spec.Author, m.Spec.Content})
 		if err != nil {
-			panic(fmt.Sprintf("encoding a string: %v", err)) // cannot happen
+			panic(fmt.Sprintf("encoding strings: %v", err)) // cannot happen
 		}
 		size += len(encoded)
 		if open > messageWindow || size > messageBytes {
 			break // in order: nothing overtakes
 		}
-		list = append(list, wire.Message{UID: string(m.UID), CreatedAt: m.CreationTimestamp.UTC(), Content: m.Spec.Content, Interrupt: m.Spec.Interrupt})
+		list = append(list, wire.Message{
+			UID: string(m.UID), CreatedAt: m.CreationTimestamp.UTC(), Author: m.Spec.Author, Content: m.Spec.Content, Interrupt: m.Spec.Interrupt,
+		})
 	}
 	return list
 }

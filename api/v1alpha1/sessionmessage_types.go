@@ -14,6 +14,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:shortName=agsm,categories=agents
 // +kubebuilder:selectablefield:JSONPath=`.spec.sessionName`
 // +kubebuilder:printcolumn:name="Session",type=string,JSONPath=`.spec.sessionName`
+// +kubebuilder:printcolumn:name="Author",type=string,JSONPath=`.spec.author`,priority=1
 // +kubebuilder:printcolumn:name="Delivered",type=string,JSONPath=`.status.conditions[?(@.type=="Delivered")].status`
 // +kubebuilder:printcolumn:name="Answered",type=string,JSONPath=`.status.conditions[?(@.type=="Answered")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -54,6 +55,15 @@ type SessionMessageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="content is empty: write what the agent should do"
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="content is larger than 65536 bytes: shorten it or split it into several messages"
 	Content string `json:"content"`
+
+	// author is who wrote the message, by the name that the apiserver knows them
+	// by. The chart's admission policy refuses any other name, and fills it in where the
+	// cluster has MutatingAdmissionPolicies (Kubernetes 1.36 or later). It stands in the
+	// session's log. Unset: not known.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Author string `json:"author,omitempty"`
 
 	// interrupt cancels the turn that runs when the message is delivered: its
 	// calls are stopped, and its message is answered as far as it came. The

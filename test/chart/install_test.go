@@ -64,6 +64,8 @@ func TestTheLifeOfARelease(t *testing.T) {
 		}
 	})
 	t.Run("who may do what", rights)
+	t.Run("who may use what", useOfModes)
+	t.Run("what is above a ceiling is said at once", warned)
 	for i := range 2 { // the first takes the class over from the hook, the second has it in the release
 		t.Run(fmt.Sprintf("upgrade %d changes the class and does not replace it", i+1), func(t *testing.T) {
 			mode := []v1alpha1.SandboxMode{v1alpha1.ModeReadOnly, v1alpha1.ModeWorkspaceWrite}[i]
@@ -77,6 +79,10 @@ func TestTheLifeOfARelease(t *testing.T) {
 			}
 		})
 	}
+	t.Run("session pods are sealed where that is wanted", func(t *testing.T) {
+		mustHelm(t, append(install("upgrade", "--install"), "--set", "admission.sealPods=true")...)
+		sealed(t)
+	})
 	t.Run("uninstalling leaves sessions and their class", func(t *testing.T) {
 		mustHelm(t, "uninstall", "agentsession", "--namespace", system)
 		if c := defaultClass(t); c.UID != installed.UID || c.DeletionTimestamp != nil {
@@ -114,6 +120,7 @@ func rights(t *testing.T) {
 		"the operator leads by a lease of its own":     {manager, can("update", "coordination.k8s.io", "leases", "", system), true},
 		"the operator takes no other lease":            {manager, can("update", "coordination.k8s.io", "leases", "", "team"), false},
 		"the operator writes events":                   {manager, can("create", "events.k8s.io", "events", "", "team"), true},
+		"the operator uses no mode":                    {manager, can("use", "agentsession.dev", "agentsessions/read-only", "", "team"), false},
 		"somebody without a role sees nothing":         {"nobody", can("get", "agentsession.dev", "agentsessions", "", "team"), false},
 	} {
 		t.Run(name, func(t *testing.T) {

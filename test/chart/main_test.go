@@ -17,9 +17,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 )
@@ -29,6 +32,7 @@ const chartDir = "../../charts/agentsession"
 var (
 	update     = flag.Bool("update", false, "write the golden files anew")
 	kubeconfig string
+	config     *rest.Config
 	api        client.Client
 )
 
@@ -49,8 +53,9 @@ func run(m *testing.M) (code int, err error) {
 	if _, err := exec.LookPath("helm"); err != nil {
 		return 1, fmt.Errorf("these tests need helm on the PATH: run `make test` or `make integration`, which build it (%w)", err)
 	}
+	ctrllog.SetLogger(logr.Discard())
 	env := &envtest.Environment{}
-	config, err := env.Start()
+	config, err = env.Start()
 	if err != nil {
 		return 1, fmt.Errorf("starting etcd and kube-apiserver: %w", err)
 	}

@@ -33,6 +33,8 @@ var renderings = map[string][]string{
 		"--set", "defaultClass.model.caBundle=PEM", "--set", "defaultClass.model.insecureHTTP=true", "--set", "defaultClass.ceiling.maxMode=read-only",
 		"--set", "defaultClass.model.provider=Anthropic", "--set", "defaultClass.model.contextWindow=200000", "--set", "defaultClass.model.returnReasoning=true", "--set", "defaultClass.limits.maxTurns=5",
 		"--set", "defaultClass.ceiling.onExceed=Reject", "--set", "defaultClass.resources.toolsRW.limits.cpu=2",
+		"--set", "admission.rights=false", "--set", "admission.sealPods=true", "--set", "users.modes={read-only}", "--set", "users.networkOpen=false",
+		"--set", "users.classes={strict,loose}", "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
 		"--set", "defaultClass.security.toolsUser=1001", "--set", "defaultClass.storage.type=EmptyDir", "--set", "defaultClass.storage.size=5Gi",
 	}, withModel...),
 }

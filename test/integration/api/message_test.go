@@ -36,7 +36,10 @@ func TestMessagesThatAreRefusedOrAdmitted(t *testing.T) {
 		"with wide letters":           {set("spec.content", strings.Repeat("ä", 32769)), "content is larger than 65536 bytes: shorten it or split it into several messages"},
 		"that interrupts":             {set("spec.interrupt", true), ""},
 		"that half interrupts":        {set("spec.interrupt", "yes"), "spec.interrupt: Invalid value"},
-		"with what is not enforced":   {set("spec.author", "me"), `unknown field "spec.author"`},
+		"with an author":              {set("spec.author", "ann"), ""}, // whose name it may be is the chart's policy
+		"by nobody":                   {set("spec.author", ""), "spec.author: Invalid value"},
+		"by a name without end":       {set("spec.author", strings.Repeat("a", 1025)), "spec.author: Too long"},
+		"with what is not enforced":   {set("spec.priority", "high"), `unknown field "spec.priority"`},
 		"without a spec":              {unset("spec"), "spec: Required value"},
 		"with a status that it wrote": {set("status.reply", "mine"), ""},
 	}.run(t, message)

@@ -81,7 +81,7 @@ func TestLimitsAndInterruptionsReachTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &v1alpha1.SessionMessage{ObjectMeta: metav1.ObjectMeta{Namespace: b.name.Namespace, Name: "urgent"}}
-	m.Spec.SessionName, m.Spec.Content, m.Spec.Interrupt = b.name.Name, "Stop!", true
+	m.Spec.SessionName, m.Spec.Content, m.Spec.Author, m.Spec.Interrupt = b.name.Name, "Stop!", "ann", true
 	b.create(m)
 	b.step()
 	for b.refresh(m, v1alpha1.ConditionDelivered) != "True/Delivered" {
@@ -91,7 +91,7 @@ func TestLimitsAndInterruptionsReachTheAgent(t *testing.T) {
 	var interrupts, limited bool
 	for _, d := range b.agent.Pushes() {
 		limited = limited || d.Config.Limits.MaxTurns == 3
-		interrupts = interrupts || len(d.Messages) == 1 && d.Messages[0].Interrupt
+		interrupts = interrupts || len(d.Messages) == 1 && d.Messages[0].Interrupt && d.Messages[0].Author == "ann"
 	}
 	if !limited || !interrupts {
 		t.Errorf("limited: %v, interrupts: %v", limited, interrupts)
