@@ -5,7 +5,8 @@
 // tree is changed: the changed file is laid over it (go test -overlay).
 //
 // It fails when a mutation survives, when what it replaces is not there any more, or when the result
-// does not compile. Start it with make mutate.
+// does not compile; and before all that, when a test fails with nothing taken out, which would prove
+// nothing. Random histories begin with one seed, so two runs meet the same ones. Start it with make mutate.
 package main
 
 import (
@@ -14,13 +15,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,20 +38,39 @@ type mutation struct {
 	tests    string // a regular expression of whole names
 }
 
+// testsOf is the package of the tests.
+func (m mutation) testsOf() string {
+	if m.pkg != "" {
+		return m.pkg
+	}
+	return filepath.Dir(m.file)
+}
+
+// options of a run.
+type options struct {
+	only   string
+	jobs   int
+	checks int
+	seed   uint64
+}
+
 func main() {
-	only := flag.String("run", "", "a regular expression: only mutations whose names match")
-	jobs := flag.Int("jobs", 2, "how many run at once")
+	var o options
+	flag.StringVar(&o.only, "run", "", "a regular expression: only mutations whose names match")
+	flag.IntVar(&o.jobs, "jobs", 2, "how many run at once")
+	flag.IntVar(&o.checks, "checks", 500, "how many random histories a property test makes")
+	flag.Uint64Var(&o.seed, "seed", 1, "what they begin with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *only, *jobs); err != nil {
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, jobs int) error {
-	wanted, err := regexp.Compile(only)
+func run(ctx context.Context, o options) error {
+	wanted, err := regexp.Compile(o.only)
 	if err != nil {
 		return err
 	}
@@ -57,6 +80,12 @@ func run(ctx context.Context, only string, jobs int) error {
 			chosen = append(chosen, m)
 		}
 	}
+	if len(chosen) == 0 {
+		return errors.New("no mutation has such a name")
+	}
+	if err := unchanged(ctx, o, chosen); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
 		return err
@@ -65,11 +94,16 @@ func run(ctx context.Context, only string, jobs int) error {
 	verdicts := make([]verdict, len(chosen))
 	queue := make(chan int)
 	var wg sync.WaitGroup
-	for range jobs {
+	var done atomic.Int64
+	for range o.jobs {
 		wg.Go(func() {
 			for i := range queue {
-				verdicts[i] = try(ctx, chosen[i], filepath.Join(dir, fmt.Sprint(i)))
-				fmt.Printf("%-9s %s%s\n", verdicts[i].word, chosen[i].name, verdicts[i].detail)
+				v := try(ctx, o, chosen[i], filepath.Join(dir, fmt.Sprint(i)))
+				if ctx.Err() != nil {
+					continue // ended in the middle of it
+				}
+				verdicts[i] = v
+				fmt.Printf("%3d/%d %-9s %s%s\n", done.Add(1), len(chosen), verdicts[i].word, chosen[i].name, verdicts[i].detail)
 			}
 		})
 	}
@@ -78,6 +112,9 @@ func run(ctx context.Context, only string, jobs int) error {
 	}
 	close(queue)
 	wg.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted after %d of %d", done.Load(), len(chosen))
+	}
 	return summary(chosen, verdicts)
 }
 
@@ -97,45 +134,73 @@ func summary(chosen []mutation, verdicts []verdict) error {
 		bad = append(bad, chosen[i].name+": "+v.word)
 	}
 	fmt.Printf("%d of %d mutations are killed\n", n, len(chosen))
-	if len(chosen) == 0 {
-		return errors.New("no mutation has such a name")
-	}
 	if len(bad) > 0 {
 		return fmt.Errorf("not killed:\n  %s", strings.Join(bad, "\n  "))
 	}
 	return nil
 }
 
+// unchanged runs all the tests with nothing taken out, once, and sees that each of them is there.
+func unchanged(ctx context.Context, o options, chosen []mutation) error {
+	byPackage := map[string][]string{}
+	for _, m := range chosen {
+		byPackage[m.testsOf()] = append(byPackage[m.testsOf()], strings.Split(m.tests, "|")...)
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
+		names := byPackage[pkg]
+		slices.Sort(names)
+		names = slices.Compact(names)
+		listed, err := exec.CommandContext(ctx, "go", "test", "-list", "^Test", "./"+pkg).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("listing the tests of %s: %w\n%s", pkg, err, listed)
+		}
+		there := strings.Fields(string(listed))
+		for _, name := range names {
+			if !slices.Contains(there, name) {
+				return fmt.Errorf("%s has no test %s", pkg, name)
+			}
+		}
+		if out, err := test(ctx, o, pkg, names, ""); err != nil {
+			return fmt.Errorf("the tests of %s fail with nothing taken out:\n%s", pkg, out)
+		}
+		fmt.Printf("unchanged %s passes %d tests\n", pkg, len(names))
+	}
+	return nil
+}
+
+// test runs tests by their names, with what is laid over the tree. A wait that will not end ends soon.
+func test(ctx context.Context, o options, pkg string, names []string, overlay string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay="+overlay, "-vet=off", "-count=1", "-failfast", "-timeout", "5m", "-ldflags=-s -w",
+		"-run", "^("+strings.Join(names, "|")+")$", "./"+pkg)
+	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=1", "RAPID_SHRINKTIME=100ms", fmt.Sprintf("RAPID_CHECKS=%d", o.checks),
+		fmt.Sprintf("RAPID_SEED=%d", o.seed), "AGENT_TEST_PATIENCE=20s")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+
 // try runs the tests of a mutation, in a directory of its own for what is laid over the tree.
-func try(ctx context.Context, m mutation, dir string) verdict {
+func try(ctx context.Context, o options, m mutation, dir string) verdict {
 	overlay, err := m.overlay(dir)
 	if err != nil {
 		return verdict{"misfit", ": " + err.Error()}
 	}
-	pkg := m.pkg
-	if pkg == "" {
-		pkg = filepath.Dir(m.file)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-timeout", "10m", "-ldflags=-s -w",
-		"-run", "^("+m.tests+")$", "./"+pkg)
-	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=1", "RAPID_SHRINKTIME=1s")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.CombinedOutput()
-	text := string(out)
+	text, err := test(ctx, o, m.testsOf(), strings.Split(m.tests, "|"), overlay)
+	by := failed.FindAllStringSubmatch(text, -1)
 	switch {
 	case strings.Contains(text, "[build failed]") || strings.Contains(text, "[setup failed]"):
 		return verdict{"broken", ":\n" + text}
-	case strings.Contains(text, "no tests to run"):
-		return verdict{"untested", ": no test is called " + m.tests}
 	case err == nil:
 		return verdict{"survived", ": " + m.tests + " pass"}
 	case strings.Contains(text, "panic: test timed out"):
 		return verdict{"hung", ":\n" + text} // a busy machine is no proof
-	case strings.Contains(text, "FAIL"):
-		return verdict{killed, ""}
+	case len(by) > 0:
+		return verdict{killed, " by " + by[len(by)-1][1]}
 	}
 	return verdict{"broken", ":\n" + text}
 }

@@ -5,7 +5,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -269,25 +268,4 @@ func TestOrderOfCalls(t *testing.T) {
 	if diff := cmp.Diff([]string{"1.1.3", "1.1.4"}, order); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
-}
-
-// What is reserved for snapshots is altered wherever else it comes from.
-func TestNobodyForgesASnapshot(t *testing.T) {
-	forged := policy.Snapshot(policy.Contributions(policy.Policy{Mode: policy.DangerFullAccess}, "/workspace"))
-	model := newEndpoint(t, once(bash("c1", "cat forged")))
-	s := start(t, model, echo(forged, 0))
-	s.switchTo(policy.ReadOnly)
-	s.say("m1", forged)
-	last := model.seen()[1]
-	if n := countSnapshots(last); n != 1 {
-		t.Errorf("%d messages pass for a snapshot, want the one that is", n)
-	}
-	if n := bytes.Count(last.raw, mustRaw(policy.SnapshotLead)); n != 1 {
-		t.Errorf("the lead line occurs %d times, want once", n)
-	}
-}
-
-func mustRaw(s string) []byte {
-	b, _ := json.Marshal(s)
-	return bytes.Trim(b, `"`)
 }

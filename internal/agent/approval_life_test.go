@@ -22,7 +22,7 @@ import (
 func TestARequestSurvivesARestart(t *testing.T) {
 	model := newEndpoint(t, func(n int, r chatRequest) reply {
 		if n == 1 {
-			return reply{calls: []chatCall{wants("c1", "touch f", policy.WorkspaceWrite), bash("c2", "ls")}}
+			return reply{calls: []chatCall{wants("c1", "touch f", policy.WorkspaceWrite), bash("c2", "ls"), {"c3", "read", `{"path":"output:1.1.1"}`}}}
 		}
 		return reply{text: "done"}
 	})
@@ -122,7 +122,12 @@ func TestEveryCrashAroundAGrant(t *testing.T) {
 			s.desired.Decisions = nil
 			s.desired.Config.Model.BaseURL = s.model.URL + "/v1"
 			asked := false
-			for o := s.Observed(t.Context(), 0); ; o = s.Observed(t.Context(), o.Revision) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			for o := s.Observed(ctx, 0); ; o = s.Observed(ctx, o.Revision) {
+				if ctx.Err() != nil {
+					t.Fatalf("the message is never answered; observed last: %+v", o)
+				}
 				if o.Applied == nil {
 					s.decide()
 				}
@@ -161,6 +166,32 @@ func resultAt(t *testing.T, e eventlog.Event) (eventlog.ToolResult, bool) {
 		return eventlog.ToolResult{}, false
 	}
 	return payload[eventlog.ToolResult](t, e), true
+}
+
+// What needs no person any more is answered by the boot itself, not when the tools are back.
+func TestABootAnswersWhatIsDecided(t *testing.T) {
+	for name, tc := range map[string]struct {
+		last func(*history)
+		open bool
+	}{
+		"it waits":               {func(*history) {}, true},
+		"its turn was cancelled": {func(h *history) { h.interrupt = true; h.message("stop") }, false},
+		"it was denied": {func(h *history) {
+			h.record(h.f.planDecision(wire.Decision{CallID: h.f.asked.CallID, Digest: h.f.asked.Digest, Decision: wire.Denied}, h.now)...)
+		}, false},
+		"it was withdrawn": {func(h *history) { h.switchTo(policy.Policy{}) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(t)
+			h.asking()
+			tc.last(h)
+			h.record(h.f.planRecovery()...)
+			if h.f.asked.open() != tc.open || (len(h.f.openCalls()) > 0) != tc.open {
+				t.Errorf("after the boot the request is open: %v, and %d calls wait; want %v", h.f.asked.open(), len(h.f.openCalls()), tc.open)
+			}
+			checkLaws(t, workspace, h.events, h.bodies)
+		})
+	}
 }
 
 // A change of policy ends a call with a grant where nobody could give that grant any more, and only

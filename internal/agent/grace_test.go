@@ -41,6 +41,9 @@ func TestTheGraceOfTheClass(t *testing.T) {
 	if !slices.Contains(o.Unconfirmed, wire.ToolsRW) {
 		t.Errorf("unconfirmed is %v", o.Unconfirmed)
 	}
+	s.await("it is dropped", func(o wire.Observed) bool {
+		return slices.ContainsFunc(o.Containers, func(c wire.Container) bool { return c.Name == wire.ToolsRW && !c.Connected })
+	})
 }
 
 func TestAGraceBeyondLimitsIsRefused(t *testing.T) {

@@ -122,7 +122,7 @@ func (h *history) granted() {
 	h.record(h.f.planDecision(wire.Decision{CallID: h.f.asked.CallID, Digest: h.f.asked.Digest, Decision: wire.Approved}, h.now)...)
 }
 
-// The histories reach what they are for.
+// The histories reach what they are for, and the laws hold in them.
 func TestHistoriesUseGrants(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -131,6 +131,7 @@ func TestHistoriesUseGrants(t *testing.T) {
 		for range 150 {
 			h.step(t)
 		}
+		checkLaws(t, workspace, h.events, h.bodies)
 		for _, e := range h.events {
 			switch e.Type {
 			case eventlog.TypeGrantUsed:

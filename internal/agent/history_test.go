@@ -5,7 +5,6 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -155,6 +154,15 @@ func (h *history) compact(t *rapid.T) {
 	if rapid.Bool().Draw(t, "no summary") {
 		return
 	}
+	h.askForSummary(upTo)
+	if rapid.Bool().Draw(t, "summed up") {
+		h.record(entry{eventlog.TypeCompaction, eventlog.Compaction{UpTo: upTo, Summary: summaryLead + "text", Cause: eventlog.CauseWindow}})
+		h.shorter = true
+	}
+}
+
+func (h *history) askForSummary(upTo uint64) {
+	h.t.Helper()
 	h.record(h.f.planSnapshot(h.f.policy.doc.Policy, h.f.policy.seq, workspace)...)
 	r, snapshot, err := h.f.summaryRequest(upTo, askSummary)
 	if err != nil {
@@ -167,10 +175,6 @@ func (h *history) compact(t *rapid.T) {
 	h.record(h.f.planSummaryRequest(p, snapshot, upTo, 1))
 	h.commit()
 	h.bodies[p.Digest()] = p.Body()
-	if rapid.Bool().Draw(t, "summed up") {
-		h.record(entry{eventlog.TypeCompaction, eventlog.Compaction{UpTo: upTo, Summary: summaryLead + "text", Cause: eventlog.CauseWindow}})
-		h.shorter = true
-	}
 }
 
 // answer takes an answer with n calls; with none the turn ends.
@@ -230,84 +234,6 @@ func (h *history) crash(t *rapid.T) {
 	}
 	h.record(h.f.planPolicy(h.pushed(h.f.policy.doc.Policy), workspace, true, 1, 0)...)
 	h.commit()
-}
-
-// step does one random thing that is possible now.
-func (h *history) step(t *rapid.T) {
-	turn := &h.f.turn
-	do := map[string]func(){
-		"switch": func() {
-			h.switchTo(policy.Policy{
-				Mode:     rapid.SampledFrom(policy.Modes()).Draw(t, "mode"),
-				Network:  rapid.SampledFrom([]policy.Network{policy.NetworkNone, policy.NetworkOpen}).Draw(t, "network"),
-				Approval: rapid.SampledFrom([]policy.Approval{policy.ApprovalAsk, policy.ApprovalAsk, policy.ApprovalNever}).Draw(t, "approval"),
-				Ceiling: policy.Ceiling{
-					Mode: rapid.SampledFrom([]policy.Mode{policy.DangerFullAccess, policy.WorkspaceWrite, policy.ReadOnly}).Draw(t, "ceiling"), Network: policy.NetworkOpen,
-					Approval: rapid.SampledFrom([]policy.Approval{policy.ApprovalAsk, policy.ApprovalAsk, policy.ApprovalNever}).Draw(t, "ceiling of approval"),
-				},
-			})
-		},
-		"message": func() {
-			h.interrupt = rapid.Bool().Draw(t, "interrupt")
-			h.message(rapid.SampledFrom([]string{"hi", policy.SnapshotTag, policy.SnapshotLead}).Draw(t, "content"))
-		},
-		"crash": func() { h.crash(t) },
-	}
-	waiting := slices.IndexFunc(turn.calls, func(c *call) bool { return !c.started && !c.done })
-	inFlight := turn.open && turn.stepOpen && !turn.answered && turn.attempt > 0
-	switch {
-	case !turn.open:
-		do["open"] = h.openTurn
-	case h.f.finished() != nil && !turn.stepOpen: // a crash came before its end
-		do["end"] = func() { h.record(h.f.planTurnEnd(ReasonCompleted, "")...) }
-	case turn.cancelled && !turn.answered:
-		do["end"] = func() { h.record(h.f.planTurnEnd(ReasonCancelled, "")...) }
-	case !turn.stepOpen || !turn.answered && turn.attempt == 0:
-		do["request"] = h.request
-	case inFlight && h.shorter: // the endpoint had refused it
-		do["repeat"] = h.request
-	case inFlight:
-		do["retry"] = func() { h.record(h.f.planRetry(turn.attempt, errors.New("in trouble"), time.Second)) }
-		do["repeat"] = h.request // after a retry, or in the boot after a crash
-		do["answer"] = func() {
-			h.wishes = rapid.SliceOfN(rapid.SampledFrom([]policy.Mode{policy.ReadOnly, policy.DangerFullAccess, policy.WorkspaceWrite}), 3, 3).Draw(t, "wishes")
-			h.answer(rapid.IntRange(0, 3).Draw(t, "calls"))
-		}
-		do["fail"] = func() { h.record(h.f.planTurnEnd(ReasonModelFailed, "no answer")...) }
-	case waiting >= 0:
-		h.startOrAsk(t, waiting, do)
-	}
-	do["time"] = func() { h.timePasses(rapid.IntRange(1, 200).Draw(t, "seconds")) }
-	if turn.open && (!turn.stepOpen || inFlight) && h.f.finished() == nil {
-		do["compact"] = func() { h.compact(t) }
-	}
-	if running := h.runningCalls(); len(running) > 0 {
-		do["finish"] = func() {
-			h.finish(rapid.SampledFrom(running).Draw(t, "call"), wire.Exited{Cause: wire.Finished, Status: rapid.IntRange(0, 1).Draw(t, "status")})
-		}
-	}
-	var names []string
-	for n := range do {
-		names = append(names, n)
-		switch n {
-		case "switch", "message", "crash", "time", "compact", "fail":
-		default: // what goes on with the turn comes more often, or few would go far
-			names = append(names, n, n, n, n, n, n)
-		}
-	}
-	slices.Sort(names)
-	do[rapid.SampledFrom(names).Draw(t, "do")]()
-}
-
-// Whatever happens in whatever order, crashes at any event included, the laws hold.
-func TestLawsHoldInEveryHistory(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		h := newHistoryOf(t, rapid.SampledFrom([]wire.RuntimeContext{wire.RuntimeContextEnabled, wire.RuntimeContextSuppressed}).Draw(t, "context"))
-		for range rapid.IntRange(1, 80).Draw(t, "length") {
-			h.step(t)
-		}
-		checkLaws(t, workspace, h.events, h.bodies)
-	})
 }
 
 // A thousand switches while idle cost the next request one snapshot at most, and while a

@@ -38,8 +38,8 @@ func (s *session) logged(kind eventlog.Type) []eventlog.Event {
 
 func (s *session) awaitLogged(kind eventlog.Type, n int) {
 	s.t.Helper()
-	for len(s.logged(kind)) < n {
-		if s.t.Context().Err() != nil {
+	for end := time.Now().Add(patience); len(s.logged(kind)) < n; {
+		if time.Now().After(end) {
 			s.t.Fatalf("%s was never logged %d times", kind, n)
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -44,31 +44,35 @@ func TestNoRequestLeavesDuringANarrowing(t *testing.T) {
 	}
 }
 
-// A call of an answer that came while a narrowing drains waits for its end.
+// A call of an answer that came while a narrowing drains waits for its end, and so does a terminal.
 func TestACallWaitsForTheGate(t *testing.T) {
-	hold := make(chan struct{})
-	model := newEndpoint(t, func(n int, r chatRequest) reply {
-		if n == 1 {
-			return reply{calls: []chatCall{bash("c1", "ls")}, hold: hold}
-		}
-		return reply{text: "done"}
-	})
-	s := start(t, model, echo("f\n", 0))
-	draining, release := s.holdNarrowing()
-	s.switchTo(policy.WorkspaceWrite)
-	s.send("m1", "go")
-	model.awaitRequest(1)
-	s.push(policy.ReadOnly)
-	<-draining
-	close(hold)
-	s.awaitEvent(eventlog.TypeToolCall)
-	quiet()
-	if n := len(s.ro.Starts()) + len(s.rw.Starts()); n != 0 || slices.Contains(kinds(s.events()), eventlog.TypeToolStart) {
-		t.Errorf("%d calls have started", n)
+	for name, call := range map[string]chatCall{"a command": bash("c1", "ls"), "a terminal": onTerminal("open")} {
+		t.Run(name, func(t *testing.T) {
+			hold := make(chan struct{})
+			model := newEndpoint(t, func(n int, r chatRequest) reply {
+				if n == 1 {
+					return reply{calls: []chatCall{call}, hold: hold}
+				}
+				return reply{text: "done"}
+			})
+			s := start(t, model, echo("f\n", 0))
+			draining, release := s.holdNarrowing()
+			s.switchTo(policy.WorkspaceWrite)
+			s.send("m1", "go")
+			model.awaitRequest(1)
+			s.push(policy.ReadOnly)
+			<-draining
+			close(hold)
+			s.awaitEvent(eventlog.TypeToolCall)
+			quiet()
+			if n := len(s.ro.Starts()) + len(s.rw.Starts()); n != 0 || slices.Contains(kinds(s.events()), eventlog.TypeToolStart) {
+				t.Errorf("%d calls have started", n)
+			}
+			close(release)
+			s.answered("m1")
+			s.lawful()
+		})
 	}
-	close(release)
-	s.answered("m1")
-	s.lawful()
 }
 
 // The gate is shut from the moment in which a narrowing is taken, not only when it is carried out; and it stays
@@ -143,32 +147,6 @@ func TestASummaryStatesThePolicy(t *testing.T) {
 		}
 	}
 	s.lawful()
-}
-
-// A grant lets exactly one call run: this one, with these arguments, in time, and within what a person can give now.
-func TestAGrantIsForOneCall(t *testing.T) {
-	h := newHistory(t)
-	h.switchTo(asks)
-	now := h.now
-	r := &question{profile: policy.Profile{Mode: policy.WorkspaceWrite}, decision: eventlog.DecisionGranted}
-	r.ID, r.CallID, r.Digest, r.ExpiresAt = "a1", "1.1.1", "digest", now.Add(1)
-	h.f.asked = r
-	if _, ok := h.f.grantFor("1.1.1", "digest", now); !ok {
-		t.Fatal("the call is not let run")
-	}
-	if _, ok := h.f.grantFor("1.1.2", "digest", now); ok {
-		t.Error("another call is let run")
-	}
-	if _, ok := h.f.grantFor("1.1.1", "other", now); ok {
-		t.Error("other arguments are let run")
-	}
-	if _, ok := h.f.grantFor("1.1.1", "digest", now.Add(1)); ok {
-		t.Error("it is let run when the time is over")
-	}
-	h.f.policy.doc.Policy.Ceiling.Mode = policy.ReadOnly
-	if _, ok := h.f.grantFor("1.1.1", "digest", now); ok {
-		t.Error("it is let run above the ceiling")
-	}
 }
 
 // holdNarrowing keeps tools-rw from confirming narrowings until release is closed, that of the boot aside. Draining

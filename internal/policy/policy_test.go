@@ -78,6 +78,20 @@ func TestMeetIsALattice(t *testing.T) {
 	})
 }
 
+func TestMeetOfProfilesIsTheNarrowerInEachPart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := anyPolicy().Draw(t, "a").Profile(), anyPolicy().Draw(t, "b").Profile()
+		m := a.Meet(b)
+		if m.Mode > a.Mode || m.Mode > b.Mode || m.Mode != a.Mode && m.Mode != b.Mode ||
+			m.Network > a.Network || m.Network > b.Network || m.Network != a.Network && m.Network != b.Network {
+			t.Fatalf("%+v and %+v meet in %+v", a, b, m)
+		}
+		if a.Within(b) != (a.Mode <= b.Mode && a.Network <= b.Network) {
+			t.Fatalf("%+v within %+v: %v", a, b, a.Within(b))
+		}
+	})
+}
+
 func TestNoResolvedPolicyExceedsACeilingOrTheSpec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ask := Request(anyCeiling().Draw(t, "ask"))

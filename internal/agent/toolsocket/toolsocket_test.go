@@ -143,6 +143,9 @@ func TestNarrowingWaitsForBoth(t *testing.T) {
 		return wire.Exited{}
 	})
 	rwS.BeforeNarrowed = func(wire.Narrow) { <-release }
+	if names, _ := start(t).Unconfirmed(wire.Epoch{}); len(names) != 2 {
+		t.Errorf("unconfirmed: %v, want both, which were never there", names)
+	}
 	w := start(t, ro, rwS)
 	w.awaitBoth(t)
 	first, second := wire.Epoch{Boot: 2, Counter: 1}, wire.Epoch{Boot: 2, Counter: 2}

@@ -116,6 +116,10 @@ func TestPrefix(t *testing.T) {
 	if diff := cmp.Diff(before, texts(h)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	applyTo(t, h, 13, eventlog.TypeContextSnapshot, eventlog.ContextSnapshot{Text: "sA"}) // back again: sB is not told
+	if diff := cmp.Diff(before[:len(before)-1], texts(h)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // A result that is cut keeps its ends and whole characters.

@@ -38,6 +38,7 @@ type Supervisor struct {
 	mu      sync.Mutex
 	control *net.UnixConn
 	starts  []wire.Start
+	widest  policy.Profile
 }
 
 // Starts returns the calls that were started so far.
@@ -47,6 +48,13 @@ func (s *Supervisor) Starts() []wire.Start {
 	return append([]wire.Start{}, s.starts...)
 }
 
+// Widest is the widest bound that was ordered so far, part by part.
+func (s *Supervisor) Widest() policy.Profile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.widest
+}
+
 // Hangup ends the connection; Run dials again.
 func (s *Supervisor) Hangup() {
 	s.mu.Lock()
@@ -54,6 +62,13 @@ func (s *Supervisor) Hangup() {
 	if s.control != nil {
 		_ = s.control.Close()
 	}
+}
+
+// Terminate says that the container is ending.
+func (s *Supervisor) Terminate() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return wire.WriteFrame(s.control, wire.Frame{Terminating: &wire.Terminating{}})
 }
 
 // Run is the life of the supervisor, until ctx ends. The lock is released then.
@@ -201,6 +216,9 @@ func (r *running) take(ctx context.Context, f wire.Frame, in *receiver) {
 		r.say(wire.Frame{Narrowed: &wire.Narrowed{Epoch: f.Narrow.Epoch, Killed: killed}})
 	case f.Widen != nil:
 		r.epoch, r.bound = f.Widen.Epoch, f.Widen.Bound
+		r.s.mu.Lock()
+		r.s.widest.Mode, r.s.widest.Network = max(r.s.widest.Mode, r.bound.Mode), max(r.s.widest.Network, r.bound.Network)
+		r.s.mu.Unlock()
 	}
 }
 
@@ -270,7 +288,7 @@ func (r *running) run(ctx context.Context, start wire.Start, c *runningCall, far
 	}
 	delete(r.calls, start.Call)
 	r.mu.Unlock()
-	exited.Call, exited.OutputBytes = start.Call, sent
+	exited.Call, exited.OutputBytes = start.Call, max(sent, exited.OutputBytes) // more than was sent makes the agent wait for it
 	r.say(wire.Frame{Exited: &exited})
 }
 

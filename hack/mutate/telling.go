@@ -8,14 +8,16 @@ const (
 	agentDir      = "internal/agent/"
 	transcriptDir = "internal/agent/transcript/"
 	contextDir    = "internal/agent/runtimecontext/"
+	socketDir     = "internal/agent/toolsocket/"
 	logDir        = "internal/agent/eventlog/"
+	policyDir     = "internal/policy/"
+	runnerDir     = "internal/runner/"
 
-	laws    = "TestLawsHoldInEveryHistory|TestHistoriesUseGrants"
-	lawsGo  = laws + "|TestLawsHoldInALivingSession"
+	laws    = "TestLawsHoldInCriticalOrders|TestLawsHoldInEveryHistory"
 	inAgent = "internal/agent"
 )
 
-var mutations = slices.Concat(telling, starting, gate, resuming, granting, logging)
+var mutations = slices.Concat(telling, starting, gate, resuming, granting, logging, deciding)
 
 // telling is what makes each request state the standing policy, and keeps what was sent as it was (I1, I5).
 var telling = []mutation{
@@ -65,38 +67,48 @@ var telling = []mutation{
 		old: "h.answer.results[i] = &r.Text", new: "i = len(h.answer.results) - h.answer.missing\n\th.answer.results[i] = &r.Text", tests: "TestPlaces"},
 	{name: "a call is parted from its result", file: transcriptDir + "compact.go",
 		old: "(h.messages[n].Role == model.Tool || h.marks[n].key == h.marks[n-1].key)", new: "h.marks[n].key == h.marks[n-1].key && h.messages[n].Role != model.Tool", pkg: inAgent, tests: laws},
-}
-
-// starting is under what calls run (I2), what is alive when a policy is applied (I3), and what results say of it (I4).
-var starting = []mutation{
-	{name: "I2: a call runs as wide as what stands", file: agentDir + "plan.go",
-		old: "profile := f.policy.doc.Policy.Profile().Meet(f.toldProfile())", new: "profile := f.policy.doc.Policy.Profile()", tests: laws},
-	{name: "I2: a call runs as wide as what it was told", file: agentDir + "plan.go",
-		old: "profile := f.policy.doc.Policy.Profile().Meet(f.toldProfile())", new: "profile := f.toldProfile()", tests: laws},
-	{name: "I2: told means standing where nothing is told", file: agentDir + "plan.go",
-		old: "if f.suppressed {\n\t\treturn f.policy.seq\n\t}", new: "", tests: laws},
-	{name: "I2: what the request told is forgotten", file: agentDir + "fold.go",
-		old: "if seq != f.policy.seq && seq != f.turn.told {", new: "if seq != f.policy.seq {", tests: laws},
-	{name: "I2: a request for a summary counts as telling", file: agentDir + "fold.go",
-		old: "if p.Ask == \"\" { // a request for a summary asks for no call", new: "{", tests: lawsGo},
-	{name: "I3: a policy does not wait for the results of what it ends", file: agentDir + "apply.go",
-		old: "return len(missing) == 0 && a.running == 0 && a.livingLocked() == 0", new: "return len(missing) == 0 && a.livingLocked() == 0", tests: lawsGo + "|TestNarrowingInTheMiddleOfACall"},
-	{name: "I3: a policy does not wait for containers", file: agentDir + "apply.go",
-		old: "return len(missing) == 0 && a.running == 0 && a.livingLocked() == 0", new: "return a.running == 0 && a.livingLocked() == 0", tests: "TestNarrowingInTheMiddleOfACall"},
-	{name: "I3: a policy does not wait for terminals", file: agentDir + "apply.go",
-		old: "return len(missing) == 0 && a.running == 0 && a.livingLocked() == 0", new: "return len(missing) == 0 && a.running == 0", tests: "TestATerminalEndsWithThePolicy"},
-	{name: "I3: a narrowing ends nothing", file: agentDir + "apply.go",
-		old: "if first || a.endsLocked(to) {", new: "if first {", tests: "TestNarrowingInTheMiddleOfACall"},
-	{name: "I3: calls start while a narrowing drains", file: agentDir + "apply.go",
-		old: "func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {\n\ta.closed = true\n", new: "func (a *Agent) narrowLocked(bound policy.Profile) (killed int, err error) {\n\ta.closed = false\n", tests: "TestNoRequestLeavesDuringANarrowing"},
-	{name: "I3: the gate is shut when a narrowing is carried out, not when it is taken", file: agentDir + "apply.go",
-		old: "if a.endsLocked(p.doc.Policy) {\n\t\ta.closed = true\n\t}", new: "", tests: "TestTheGateIsShutAtOnce"},
-	{name: "I3: the gate opens although a narrower target waits", file: agentDir + "apply.go",
-		old: "a.closed = a.endsLocked(a.target.doc.Policy)", new: "a.closed = false", tests: "TestTheGateIsShutAtOnce"},
-	{name: "I4: a narrower run is not named", file: agentDir + "result.go",
-		old: "p.profile != p.told", new: "false && p.profile != p.told", tests: laws},
-	{name: "a result that was cut is executed", file: agentDir + "loop.go",
-		old: "if answer.Finish == model.FinishLength {", new: "if false {", tests: "TestWrongCallsAreResults"},
-	{name: "calls that write run beside others", file: agentDir + "calls.go",
-		old: "r := w.err == nil && w.call.Tool.ReadsOnly", new: "r := w.err == nil", tests: "TestOrderOfCalls"},
+	{name: "I1: a suppressed session is told all the same", file: agentDir + "plan.go",
+		old: "if f.suppressed {\n\t\tcontributions = nil\n\t}", new: "", tests: laws},
+	{name: "I1: a request for a summary states what an older snapshot says", file: transcriptDir + "compact.go",
+		old: "if h.last.Seq == 0 || h.last.Text == shown.Text {", new: "if h.last.Seq == 0 || shown.Seq != 0 {", pkg: inAgent, tests: laws},
+	{name: "I1: a request for a summary states the same twice", file: transcriptDir + "compact.go",
+		old: "if h.last.Seq == 0 || h.last.Text == shown.Text {", new: "if h.last.Seq == 0 {", pkg: inAgent, tests: laws},
+	{name: "I1: a pending snapshot keeps the place that a compaction moved", file: transcriptDir + "compact.go",
+		old: "h.at = max(1, h.at-n+1)", new: "_ = n", pkg: inAgent, tests: laws},
+	{name: "I1: what a compaction leaves is told again", file: transcriptDir + "compact.go",
+		old: "slices.ContainsFunc(h.marks, func(k mark) bool { return k.snapshot == h.carried.Seq })", new: "false", pkg: inAgent, tests: laws},
+	{name: "I1: what was never carried is taken for lost", file: transcriptDir + "compact.go",
+		old: "h.carried = Snapshot{}\n\tif !h.pending {", new: "h.carried = Snapshot{}\n\t{", pkg: inAgent, tests: laws},
+	{name: "I1: what a compaction took away counts as carried", file: transcriptDir + "compact.go",
+		old: "h.carried = Snapshot{}\n", new: "", pkg: inAgent, tests: laws},
+	{name: "I1: the snapshot does not follow the summary", file: transcriptDir + "transcript.go",
+		old: "h.at = 1\n", new: "", tests: "TestWhereTheSnapshotStandsAfterACompaction"},
+	{name: "a forged snapshot is let through: a message", file: contextDir + "runtimecontext.go",
+		old: "return policy.Defuse(\"Message from \" + oneLine(author) + \":\\n\\n\" + valid(content))", new: "return \"Message from \" + oneLine(author) + \":\\n\\n\" + valid(content)", pkg: inAgent, tests: "TestNobodyForgesASnapshot"},
+	{name: "a forged snapshot is let through: the prompt", file: contextDir + "runtimecontext.go",
+		old: "return policy.Defuse(valid(content))", new: "return valid(content)", pkg: inAgent, tests: "TestNobodyForgesASnapshot"},
+	{name: "a forged snapshot is let through: what a terminal writes", file: agentDir + "terminal.go",
+		old: "r.Text = runtimecontext.ResultText(join(output, notes))", new: "r.Text = join(output, notes)", tests: "TestNobodyForgesASnapshot"},
+	{name: "a forged snapshot is let through: what a call writes", file: agentDir + "result.go",
+		old: "r.Text = runtimecontext.ResultText(join(output, notes))", new: "r.Text = join(output, notes)", tests: "TestNobodyForgesASnapshot"},
+	{name: "a forged snapshot is let through: what a refusal repeats", file: agentDir + "result.go",
+		old: "Text: runtimecontext.ResultText(text), IsError: true", new: "Text: text, IsError: true", tests: "TestNobodyForgesASnapshot"},
+	{name: "a forged snapshot is let through: a summary", file: agentDir + "compact.go",
+		old: "Summary: runtimecontext.ResultText(summaryLead + text)", new: "Summary: summaryLead + text", tests: "TestASummaryForgesNoSnapshot"},
+	{name: "a forged snapshot is let through: its beginning", file: policyDir + "context.go",
+		old: "SnapshotTag, \"<context-snapshot (quoted)>\",", new: "", tests: "TestDefuseLeavesNothingThatLooksLikeASnapshot"},
+	{name: "a forged snapshot is let through: its end", file: policyDir + "context.go",
+		old: "SnapshotEndTag, \"</context-snapshot (quoted)>\",", new: "", tests: "TestDefuseLeavesNothingThatLooksLikeASnapshot"},
+	{name: "a forged snapshot is let through: its lead line", file: policyDir + "context.go",
+		old: "SnapshotLead, \"(quoted:) \"+strings.Replace(SnapshotLead, \"This is\", \"That was\", 1),", new: "", tests: "TestDefuseLeavesNothingThatLooksLikeASnapshot"},
+	{name: "an author takes more lines than one", file: contextDir + "runtimecontext.go",
+		old: "return ' '", new: "return r", tests: "TestUserText"},
+	{name: "a compaction parts a call from its result", file: transcriptDir + "compact.go",
+		old: "if h.answer != nil {", new: "if false {", pkg: inAgent, tests: "TestALogThatMakesNoSense"},
+	{name: "a step ends with an open call", file: transcriptDir + "transcript.go",
+		old: "if h.answer != nil {\n\t\treturn fmt.Errorf(\"event %d (%s): a call has no result\"", new: "if false {\n\t\treturn fmt.Errorf(\"event %d (%s): a call has no result\"", tests: "TestSenselessLogs"},
+	{name: "a call has two results", file: transcriptDir + "transcript.go",
+		old: "if i < 0 || h.answer.results[i] != nil {", new: "if i < 0 {", tests: "TestSenselessLogs"},
+	{name: "I5: the log is said to give requests that it does not give", file: agentDir + "rebuild.go",
+		old: "if prepared.Digest() != sent.Digest || len(prepared.Body()) != sent.Bytes || snapshot != sent.SnapshotSeq {", new: "if false {", tests: "TestAChangedLogDoesNotGiveItsRequests"},
 }
