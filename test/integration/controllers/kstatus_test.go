@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,8 +14,8 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// kstatus is what Flux, Argo CD's generic check and `kubectl apply` tools make of the session
-// as it stands in the apiserver.
+// kstatus is what Flux and `kubectl apply` tools make of the session as it stands in the apiserver, and
+// Argo CD by the script of docs/operation.md.
 func (b *bench) kstatus(want status.Status) {
 	b.t.Helper()
 	u := &unstructured.Unstructured{}
@@ -28,6 +29,27 @@ func (b *bench) kstatus(want status.Status) {
 	}
 	if got.Status != want {
 		b.t.Errorf("kstatus says %s (%s), want %s; conditions:\n%s", got.Status, got.Message, want, b.conditions())
+	}
+	// Argo CD has words of its own, and looks at the end of an object itself.
+	if health, message := b.argo(u); want != status.TerminatingStatus && !slices.Contains(argoWords[want], health) {
+		b.t.Errorf("Argo CD says %s (%s), want one of %v; conditions:\n%s", health, message, argoWords[want], b.conditions())
+	}
+}
+
+var argoWords = map[status.Status][]string{
+	status.InProgressStatus: {"Progressing"}, status.CurrentStatus: {"Healthy", "Suspended"}, status.FailedStatus: {"Degraded"},
+}
+
+// argoSays demands one word of Argo CD.
+func (b *bench) argoSays(want string) {
+	b.t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgentSession"))
+	if err := admin.Get(b.t.Context(), b.name, u); err != nil {
+		b.t.Fatal(err)
+	}
+	if got, message := b.argo(u); got != want {
+		b.t.Errorf("Argo CD says %s (%s), want %s", got, message, want)
 	}
 }
 
@@ -44,6 +66,7 @@ func TestKstatusReadsASession(t *testing.T) {
 	b.start()
 	b.until("Ready=True/Running")
 	b.kstatus(status.CurrentStatus)
+	b.argoSays("Healthy")
 
 	b.agent.Drain()
 	b.patchMode(v1alpha1.ModeWorkspaceWrite)
@@ -73,6 +96,7 @@ func TestKstatusReadsASession(t *testing.T) {
 	b.step()
 	b.wants("Suspended=True/Suspended")
 	b.kstatus(status.CurrentStatus)
+	b.argoSays("Suspended")
 
 	b.loseClaim()
 	b.step()
