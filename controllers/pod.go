@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -169,10 +170,24 @@ func (w *world) rejected(err error, what, random string) outcome {
 		if random != "" {
 			text = strings.ReplaceAll(text, random, "*")
 		}
-		w.podRefused = refuse(v1alpha1.ReasonPodRejected, "The apiserver refuses the %s: %s", what, cutLine(text, 1024))
+		w.podRefused = refuse(v1alpha1.ReasonPodRejected, "The apiserver refuses the %s: %s%s", what, cutLine(text, 1024), remedy(w.class, text))
 		return outcome{after: slowly}
 	}
 	return broke(err, "creating %s", what)
+}
+
+// remedy is what to do about a pod that admission refuses because of what its class names.
+func remedy(class *v1alpha1.AgentSessionClass, text string) string {
+	for _, named := range []struct{ kind, name, field string }{
+		{"RuntimeClass", class.Spec.RuntimeClassName, "runtimeClassName"},
+		{"PriorityClass", class.Spec.Scheduling.PriorityClassName, "scheduling.priorityClassName"},
+	} {
+		if named.name != "" && strings.Contains(text, named.kind) && strings.Contains(text, named.name) {
+			return fmt.Sprintf(". Create the %s %s, or have %s of class %s name one that exists (kubectl get %s); the pod is tried again every minute.",
+				named.kind, named.name, named.field, class.Name, strings.ToLower(named.kind))
+		}
+	}
+	return ""
 }
 
 // agentContainer returns the agent's part of a pod.

@@ -40,7 +40,8 @@ type AgentSessionClass struct {
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	// spec is how the sessions of this class run. What a change does to sessions
-	// that run already: model, systemPrompt, images, resources, security and
+	// that run already: model, systemPrompt, images, resources, security,
+	// runtimeClassName, scheduling and
 	// storage hold for pods and sessions that start later, but for where the model
 	// is (baseURL, caBundle), which holds from the next request; the ceiling and
 	// the limits hold at once.
@@ -69,6 +70,18 @@ type AgentSessionClassSpec struct {
 	// security says as whom the containers run.
 	// +optional
 	Security Security `json:"security,omitzero"`
+
+	// runtimeClassName names the RuntimeClass of the pods. Where it does not exist, no pod
+	// starts, and RunnerReady says PodRejected. What its runtime can enforce, each pod finds
+	// out (status.enforcement). Unset: the cluster's default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+
+	// scheduling says where the pods run.
+	// +optional
+	Scheduling Scheduling `json:"scheduling,omitzero"`
 
 	// storage is the volume that holds log and workspace. Unset: an EmptyDir of
 	// 1Gi. A session may choose its own.

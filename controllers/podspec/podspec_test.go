@@ -65,6 +65,8 @@ var cases = map[string]func(*Input){
 	"empty-source": func(in *Input) {
 		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceEmpty}}
 	},
+	"runtime-class": func(in *Input) { in.Class.Spec.RuntimeClassName = "gvisor" },
+	"scheduling":    func(in *Input) { in.Class.Spec.Scheduling = everywhere() },
 	"tools-image-of-the-session": func(in *Input) {
 		in.Session.Spec.ToolsImage = "registry.example/team/go:1.26"
 		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceConfigMap, ConfigMap: &v1alpha1.ConfigMapSource{Name: "inputs"}}}

@@ -140,7 +140,7 @@ func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 		"an empty default policy":  {set("spec.defaults", object{"idlePolicy": object{}}), "idlePolicy is empty"},
 		"a default in the past":    {set("spec.defaults", object{"idlePolicy": object{"suspendAfterSeconds": int64(60), "deleteAfterSeconds": int64(60)}}), "deleteAfterSeconds must be greater"},
 		"no step at all":           {set("spec.limits.maxStepsPerTurn", int64(0)), "spec.limits.maxStepsPerTurn: Invalid value"},
-		"what is not enforced yet": {set("spec.runtimeClassName", "gvisor"), `unknown field "spec.runtimeClassName"`},
+		"what does not exist":      {set("spec.hostNetwork", true), `unknown field "spec.hostNetwork"`},
 	}.run(t, class)
 }
 

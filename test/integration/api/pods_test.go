@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ func TestARestrictedNamespaceAdmitsTheReviewedPods(t *testing.T) {
 	if err := api.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
+	classes(t)
 	files, err := filepath.Glob("../../../controllers/podspec/testdata/*.yaml")
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d reviewed files found (%v), want all of them", len(files), err)
@@ -43,6 +45,31 @@ func TestARestrictedNamespaceAdmitsTheReviewedPods(t *testing.T) {
 			}
 		})
 	}
+}
+
+// classes are what the reviewed pods name. The apiserver admits pods that name a
+// PriorityClass a moment after it has been created.
+func classes(t *testing.T) {
+	t.Helper()
+	for _, o := range []object{
+		{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": object{"name": "gvisor"}, "handler": "runsc"},
+		{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": object{"name": "batch"}, "value": int64(10)},
+	} {
+		if err := api.Create(t.Context(), &unstructured.Unstructured{Object: o}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probe := object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "probe", "namespace": "default"}, "spec": object{
+		"priorityClassName": "batch", "runtimeClassName": "gvisor", "containers": []any{object{"name": "x", "image": "x"}},
+	}}
+	var err error
+	for range 200 {
+		if err = dryRun(t, &unstructured.Unstructured{Object: probe}); err == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("no pod can name the classes: %v", err)
 }
 
 func dryRun(t *testing.T, u *unstructured.Unstructured) error {

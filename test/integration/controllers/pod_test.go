@@ -3,10 +3,14 @@
 package controllers
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -130,6 +134,77 @@ func TestAQuotaRefusesThePod(t *testing.T) {
 	b.step()
 	if n := len(b.secrets()); n != 1 {
 		t.Errorf("%d link Secrets after three tries, want 1", n)
+	}
+}
+
+// What a class names for its pods and the cluster does not have: the session says what to
+// create, and goes on by itself once it is there.
+func TestAClassNamesWhatTheClusterDoesNotHave(t *testing.T) {
+	for name, tc := range map[string]struct {
+		class *v1alpha1.AgentSessionClassSpec
+		says  string
+		exist client.Object
+	}{
+		"a runtime class": {&v1alpha1.AgentSessionClassSpec{RuntimeClassName: "not-there"},
+			"Create the RuntimeClass not-there, or have runtimeClassName of class",
+			&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "not-there"}, Handler: "runsc"}},
+		"a priority class": {&v1alpha1.AgentSessionClassSpec{Scheduling: v1alpha1.Scheduling{PriorityClassName: "not-there"}},
+			"Create the PriorityClass not-there, or have scheduling.priorityClassName of class",
+			&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "not-there"}, Value: 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.changeClass(func(c *v1alpha1.AgentSessionClassSpec) {
+				c.RuntimeClassName, c.Scheduling = tc.class.RuntimeClassName, tc.class.Scheduling
+			})
+			b.apply(v1alpha1.ModeReadOnly)
+			if result := b.step(); result.RequeueAfter < 30*time.Second {
+				t.Errorf("tries again after %s: a hot loop", result.RequeueAfter)
+			}
+			b.wants("RunnerReady=False/PodRejected", "Ready=False/PodRejected", "Stalled=True/PodRejected")
+			if got := b.conditions(); !strings.Contains(got, tc.says) {
+				t.Errorf("nobody says %q:\n%s", tc.says, got)
+			}
+			if got := b.events(); !strings.Contains(got, "Warning PodRejected") || !strings.Contains(got, tc.says) {
+				t.Errorf("no event says it: %q", got)
+			}
+			before := b.session()
+			b.step()
+			if b.session().ResourceVersion != before.ResourceVersion {
+				t.Errorf("the same refusal is told in other words:\n%s\n%s", describe(before.Status.Conditions), b.conditions())
+			}
+			b.create(tc.exist)
+			t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), tc.exist) })
+			for range 200 { // admission learns of it a moment later
+				if b.step(); b.pod() != nil {
+					break
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			b.wants("Accepted=True/Accepted", "RunnerReady=False/PodPending", "Stalled=False/None")
+		})
+	}
+}
+
+// Where pods run is of their making: those that run stay, and say that the next will be
+// another.
+func TestSchedulingHoldsForPodsThatStartLater(t *testing.T) {
+	b := newBench(t)
+	b.persist(v1alpha1.RetentionDelete)
+	b.ready(v1alpha1.ModeReadOnly)
+	first := b.pod()
+	b.changeClass(func(c *v1alpha1.AgentSessionClassSpec) {
+		c.Scheduling.NodeSelector = map[string]v1alpha1.LabelValue{"agents": "only"}
+	})
+	b.step()
+	b.wants("Ready=True/Running", "Outdated=True/InputsChanged")
+	if p := b.pod(); p == nil || p.UID != first.UID || p.DeletionTimestamp != nil {
+		t.Fatal("the pod was ended")
+	}
+	b.losePod()
+	b.step()
+	if p := b.pod(); p == nil || p.Spec.NodeSelector["agents"] != "only" {
+		t.Errorf("the next pod is %+v", p)
 	}
 }
 
