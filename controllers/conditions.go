@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/podspec"
 	"github.com/agentsession-dev/operator/internal/policy"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -104,7 +105,7 @@ func runnerReadyOf(w *world, completed, suspended verdict) verdict {
 	case suspended.is():
 		return no(v1alpha1.ReasonSuspended, "The session is suspended and has no pod.")
 	case w.foreign:
-		return no(v1alpha1.ReasonNameTaken, "A pod that does not belong to the session has the name of its pod. It is neither used nor removed: remove it yourself.")
+		return no(v1alpha1.ReasonNameTaken, "The pod %s does not belong to the session and has the name of its pod. It is neither used nor removed: delete it, and the session goes on.", podspec.PodName(w.session))
 	case w.podRefused != nil:
 		return noFor(w.podRefused)
 	case w.pod == nil && w.claim != nil && w.claim.DeletionTimestamp != nil:
@@ -120,6 +121,8 @@ func runnerReadyOf(w *world, completed, suspended verdict) verdict {
 	switch {
 	case filling(w.pod):
 		return no(v1alpha1.ReasonPodPending, "The source of the workspace is being fetched.")
+	case w.stuckInMounts():
+		return no(v1alpha1.ReasonPodPending, "The node %s has not made the volumes and the network of the pod ready yet: see kubectl describe pod %s.", w.pod.Spec.NodeName, w.pod.Name)
 	case !w.podUp():
 		return no(v1alpha1.ReasonPodPending, "The pod is being started.")
 	case w.stranger:

@@ -40,7 +40,7 @@ func (r *SessionReconciler) setDesired(ctx context.Context, w *world) outcome {
 		return outcome{}
 	}
 	e := endpointOf(w)
-	if w.stranger = !r.Authority.Known(e.Authority); w.stranger {
+	if w.stranger {
 		w.observation = r.Links.Last(e)
 		w.observation.Unreachable, w.observation.Trouble = true, "it believes a certificate authority that the operator does not have"
 		return outcome{}

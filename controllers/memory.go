@@ -31,6 +31,9 @@ type remembered struct {
 	linked  string                 // incarnation of the pod that was seen last, whose link Secret is to go with it
 	leaving types.UID              // the pod whose agent was told that it is about to go
 	told    time.Time              // when
+	foreign time.Time              // when a pod that is not the session's was first seen under its name
+	mending types.UID              // the pod whose link Secret was looked after
+	mended  time.Time              // when
 }
 
 // incarnation is one pod of a session, and the root that signed its link Secret.
@@ -162,6 +165,45 @@ func (m *memory) told(s *v1alpha1.AgentSession, pod *corev1.Pod) time.Time {
 	defer m.mu.Unlock()
 	if r := m.ofLocked(s); pod != nil && r.leaving == pod.UID {
 		return r.told
+	}
+	return time.Time{}
+}
+
+// foreign remembers since when a foreign pod has the name of the session's, and returns for how long.
+func (m *memory) foreign(s *v1alpha1.AgentSession, there bool, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(s)
+	switch {
+	case !there && r.foreign.IsZero():
+		return 0
+	case !there:
+		r.foreign = time.Time{}
+	case r.foreign.IsZero():
+		r.foreign = now
+	}
+	m.putLocked(s, r)
+	if !there {
+		return 0
+	}
+	return now.Sub(r.foreign)
+}
+
+// setMended remembers that a pod's link Secret was there at a time.
+func (m *memory) setMended(s *v1alpha1.AgentSession, pod *corev1.Pod, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(s)
+	r.mending, r.mended = pod.UID, now
+	m.putLocked(s, r)
+}
+
+// mended returns when that was; zero when nobody knows.
+func (m *memory) mended(s *v1alpha1.AgentSession, pod *corev1.Pod) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.ofLocked(s); r.mending == pod.UID {
+		return r.mended
 	}
 	return time.Time{}
 }

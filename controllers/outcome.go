@@ -22,6 +22,9 @@ type outcome struct {
 // a watch of ours seeing it, such as a quota.
 const slowly = time.Minute
 
+// soon is how often is tried again at first what somebody else puts right who may be about to.
+const soon = 2 * time.Second
+
 // and is what remains after both.
 func (o outcome) and(p outcome) outcome {
 	switch {

@@ -40,7 +40,9 @@ func planPod(w *world) (podPlan, time.Duration) {
 	p := w.pod
 	switch {
 	case w.foreign:
-		return leavePod, slowly
+		// Nobody tells when it goes: the cache has the operator's pods alone. So it is looked after
+		// quickly at first, and the more slowly the longer it stays.
+		return leavePod, min(max(w.foreignFor, soon), slowly)
 	case w.completed() != nil:
 		if p != nil && p.DeletionTimestamp == nil && !ended(p) && !w.leaving() {
 			return removePod, 0
@@ -64,7 +66,7 @@ func planPod(w *world) (podPlan, time.Duration) {
 			return leavePod, wait
 		}
 		return removePod, 0
-	case p.DeletionTimestamp == nil && w.volumeWent():
+	case p.DeletionTimestamp == nil && (w.volumeWent() || w.stranger && w.stuckInMounts()):
 		return removePod, 0
 	}
 	return leavePod, 0
@@ -73,7 +75,7 @@ func planPod(w *world) (podPlan, time.Duration) {
 func (r *SessionReconciler) ensurePod(ctx context.Context, w *world) outcome {
 	gone := r.followPod(ctx, w)
 	plan, after := planPod(w)
-	if plan == createPod || plan == removePod && w.volumeWent() {
+	if plan == createPod || plan == removePod && (w.volumeWent() || w.stranger) {
 		if current, out := r.isCurrent(ctx, w); !current {
 			return out
 		}
@@ -149,7 +151,7 @@ func (r *SessionReconciler) overtaken(ctx context.Context, w *world, in podspec.
 	if err != nil {
 		return broke(err, "reading the pod that there is already")
 	}
-	if metav1.IsControlledBy(&p, w.session) && incarnationOf(&p) == in.Incarnation {
+	if podIsOurs(&p, w.session) && incarnationOf(&p) == in.Incarnation {
 		r.memory.setSpare(w.session, incarnation{})
 		w.pod = &p
 		return outcome{}

@@ -81,6 +81,7 @@ func (r *SessionReconciler) Reconcile(ctx context.Context, req reconcile.Request
 func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	w.resolve()
 	out := r.ensurePod(ctx, w)
+	out = out.and(r.mendLinkSecret(ctx, w))
 	out = out.and(r.setDesired(ctx, w))
 	out = out.and(r.endOverdue(ctx, w))
 	out = out.and(r.settle(ctx, w))

@@ -152,7 +152,7 @@ func TestConditions(t *testing.T) {
 				w.pod, w.foreign, w.session.Status.StartTime = nil, true, nil
 				w.observation = link.Observation{}
 			},
-			[]string{"Ready=False/NameTaken", "Stalled=True/NameTaken", "Completed=False/Running"}, "remove it yourself",
+			[]string{"Ready=False/NameTaken", "Stalled=True/NameTaken", "Completed=False/Running"}, "neither used nor removed: delete it",
 		},
 		"the pod was deleted": {
 			func(w *world) { w.pod = nil },

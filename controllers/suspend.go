@@ -29,7 +29,7 @@ func suspendedOf(w *world, completed verdict) verdict {
 	case !w.suspending():
 		return no(v1alpha1.ReasonNotRequested, "The session is wanted to run.")
 	case w.foreign:
-		return no(v1alpha1.ReasonNameTaken, "A pod that does not belong to the session has the name of its pod.")
+		return no(v1alpha1.ReasonNameTaken, "The pod %s does not belong to the session and has the name of its pod: delete it, and the session is suspended.", podspec.PodName(w.session))
 	case w.pod != nil:
 		return no(v1alpha1.ReasonPodTerminating, "The pod is going away; the session's state is kept.")
 	}

@@ -40,6 +40,7 @@ type world struct {
 	namespace    *metav1.PartialObjectMetadata
 	pod          *corev1.Pod                   // nil when absent; ours
 	foreign      bool                          // a pod of another owner has the name
+	foreignFor   time.Duration                 // since this process saw it first
 	claim        *corev1.PersistentVolumeClaim // nil when absent or not needed; ours
 	foreignClaim bool                          // a claim of another owner has the name
 	inputs       string                        // digest of what a pod would be built from today
@@ -77,6 +78,7 @@ func (r *SessionReconciler) observe(ctx context.Context, name types.NamespacedNa
 	if err := r.observePod(ctx, w); err != nil {
 		return nil, err
 	}
+	w.foreignFor = r.memory.foreign(w.session, w.foreign, w.now)
 	w.inputs = r.inputsToday(w)
 	return w, r.observeClaim(ctx, w)
 }
@@ -96,12 +98,18 @@ func (r *SessionReconciler) observePod(ctx context.Context, w *world) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading pod %s: %w", key.Name, err)
-	case metav1.IsControlledBy(&p, w.session):
-		w.pod = &p
+	case podIsOurs(&p, w.session):
+		w.pod, w.stranger = &p, !r.Authority.Known(authorityOf(&p))
 	default:
 		w.foreign = true
 	}
 	return nil
+}
+
+// podIsOurs tells the session's pod from one that only has its name, or also names the session as
+// its owner, which whoever may create pods can write.
+func podIsOurs(p *corev1.Pod, s *v1alpha1.AgentSession) bool {
+	return metav1.IsControlledBy(p, s) && agentFlag(p, "--session-uid") == string(s.UID)
 }
 
 // classOf finds the class of a session: the one that it was accepted with, else the

@@ -4,9 +4,13 @@ package controllers
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -131,5 +135,102 @@ func (b *bench) stepFails() {
 	b.t.Helper()
 	if _, err := b.r.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: b.name}); err == nil {
 		b.t.Fatal("the reconcile did not fail")
+	}
+}
+
+// stuck has a node take the pod and wait for its volumes for longer than it should.
+func (b *bench) stuck() {
+	b.t.Helper()
+	b.bindPod("node-1")
+	b.setPod(func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+		})
+	})
+}
+
+func (b *bench) loseLinkSecret() {
+	b.t.Helper()
+	for _, s := range b.secrets() {
+		if err := admin.Delete(b.t.Context(), &s); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// A pod whose link Secret was deleted before it started gets it again.
+func TestALinkSecretThatWasDeletedBeforeTheStartIsMadeAnew(t *testing.T) {
+	b := newBench(t)
+	b.apply(v1alpha1.ModeReadOnly)
+	b.step()
+	before, pod := b.linkSecretNames(), b.pod().UID
+	b.loseLinkSecret()
+	b.quiet() // no node has the pod: nothing waits for the Secret
+	b.stuck()
+	b.restart() // also by an operator that has never seen it
+	b.step()
+	if after := b.linkSecretNames(); !slices.Equal(before, after) {
+		t.Fatalf("link Secrets before %q and after %q", before, after)
+	}
+	if c := b.conditions(); !strings.Contains(c, "node-1 has not made the volumes") {
+		t.Errorf("the conditions do not say what is waited for:\n%s", c)
+	}
+	b.quiet()
+	b.setPod(func(p *corev1.Pod) {
+		for i := range p.Status.Conditions {
+			p.Status.Conditions[i].Status = corev1.ConditionTrue
+		}
+	})
+	b.start()
+	b.until("Ready=True/Running")
+	if now := b.pod().UID; now != pod {
+		t.Errorf("it is another pod, %s", now)
+	}
+	b.quiet()
+}
+
+// Where the Secret is there, something else holds the node up: it is tried once a minute and
+// no status is written for it.
+func TestALinkSecretThatIsThereIsLeftAlone(t *testing.T) {
+	b := newBench(t)
+	b.apply(v1alpha1.ModeReadOnly)
+	b.step()
+	b.stuck()
+	before := b.secrets()
+	if result := b.step(); result.RequeueAfter < 30*time.Second {
+		t.Errorf("looks again after %s: a hot loop", result.RequeueAfter)
+	}
+	b.quiet()
+	after := b.secrets()
+	if len(after) != 1 || after[0].UID != before[0].UID {
+		t.Errorf("the link Secret was replaced")
+	}
+	b.forward(2 * time.Minute)
+	b.loseLinkSecret()
+	b.step()
+	if n := len(b.secrets()); n != 1 {
+		t.Errorf("%d link Secrets after another minute", n)
+	}
+}
+
+// A pod that was built for an authority that is gone gets no Secret any more: it is replaced.
+func TestAPodOfALostAuthorityThatDoesNotStartIsReplaced(t *testing.T) {
+	b := newBench(t)
+	b.apply(v1alpha1.ModeReadOnly)
+	b.step()
+	b.loseLinkSecret()
+	b.stuck()
+	c := fake.NewClientBuilder().Build()
+	next, err := authority.Ensure(t.Context(), c, c, "elsewhere", authority.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := b.pod().UID
+	b.ca, b.r.Authority = next, next
+	b.step()
+	b.losePod()
+	b.step()
+	if p := b.pod(); p == nil || p.UID == first || len(b.secrets()) != 1 {
+		t.Fatalf("the pod was not replaced:\n%s", b.conditions())
 	}
 }

@@ -79,10 +79,19 @@ func TestAForeignPodIsNeitherUsedNorRemoved(t *testing.T) {
 	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.name.Namespace, Name: podspec.PodName(b.session())}}
 	foreign.Spec.Containers = []corev1.Container{{Name: "x", Image: "x"}}
 	b.create(foreign)
-	if result := b.step(); result.RequeueAfter < 30*time.Second {
-		t.Errorf("looks again after %s: a hot loop", result.RequeueAfter)
+	// It is looked after quickly at first, and no more than once a minute in the long run.
+	for at, want := range map[time.Duration]time.Duration{0: 2 * time.Second, 20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
+		b.restart()
+		b.step()
+		b.forward(at)
+		if got := b.step().RequeueAfter; got < want || got > want+5*time.Second {
+			t.Errorf("after %s it looks again in %s, want %s", at, got, want)
+		}
 	}
 	b.wants("RunnerReady=False/NameTaken", "Ready=False/NameTaken", "Stalled=True/NameTaken")
+	if c := b.conditions(); !strings.Contains(c, "The pod "+foreign.Name+" does not belong to the session") {
+		t.Errorf("the conditions do not name the pod:\n%s", c)
+	}
 	if p := b.pod(); p.UID != foreign.UID || p.DeletionTimestamp != nil || len(p.OwnerReferences) != 0 {
 		t.Error("the foreign pod was touched")
 	}
@@ -97,6 +106,40 @@ func TestAForeignPodIsNeitherUsedNorRemoved(t *testing.T) {
 	if p := b.pod(); p == nil || p.UID == foreign.UID {
 		t.Error("no pod after the foreign one went")
 	}
+}
+
+// Whoever may create pods can name the session as their owner, and copy labels. It is a foreign pod
+// all the same, and is never spoken with.
+func TestAPodThatClaimsToBeTheSessionsIsForeign(t *testing.T) {
+	b := newBench(t)
+	b.apply(v1alpha1.ModeReadOnly)
+	s := b.session()
+	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.name.Namespace, Name: podspec.PodName(s)}}
+	foreign.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s, v1alpha1.GroupVersion.WithKind("AgentSession"))}
+	foreign.Spec.Containers = []corev1.Container{{Name: "x", Image: "x", Args: []string{"--session-uid", string(s.UID)}}}
+	b.create(foreign)
+	b.step()
+	b.wants("RunnerReady=False/NameTaken", "Ready=False/NameTaken", "Stalled=True/NameTaken")
+	b.quiet()
+}
+
+// Also by an operator whose cache holds no foreign pods: it sees one when it is about to create
+// its own, and that it has gone within seconds.
+func TestAForeignPodIsNoticedComingAndGoing(t *testing.T) {
+	b := newBench(t)
+	b.serve()
+	b.apply(v1alpha1.ModeReadOnly)
+	b.patch(`{"suspend":true}`)
+	b.eventually("it is suspended", func() bool { return b.has("Suspended=True/Suspended") })
+	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.name.Namespace, Name: podspec.PodName(b.session())}}
+	foreign.Spec.Containers = []corev1.Container{{Name: "x", Image: "x"}}
+	b.create(foreign)
+	b.patch(`{"suspend":false}`)
+	b.eventually("the foreign pod is told of", func() bool { return b.has("Stalled=True/NameTaken") })
+	if err := admin.Delete(t.Context(), foreign, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the session has its own", func() bool { p := b.pod(); return p != nil && p.UID != foreign.UID })
 }
 
 func TestAnImageThatCannotBePulled(t *testing.T) {
