@@ -4,15 +4,19 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/agentsession-dev/operator/api/v1alpha1"
 )
 
 // Whatever breaks: every session ends where its spec says, no message is lost or answered
-// twice, no command runs twice, and the model was asked nothing that no log has.
+// twice, no command runs twice, nothing is written after read-only was confirmed, and the model
+// was asked nothing that no log has.
 func TestChaos(t *testing.T) {
 	t.Logf("seed %d, for %s", *seed, *duration)
 	random := rand.New(rand.NewPCG(uint64(*seed), 0))
@@ -22,7 +26,8 @@ func TestChaos(t *testing.T) {
 		create(t, dir, "empty-a", false), create(t, dir, "empty-b", false),
 	}
 	victim := create(t, dir, "victim", false)
-	for _, s := range append(sessions, victim) {
+	all := append(slices.Clip(sessions), victim)
+	for _, s := range all {
 		s.settle(t)
 	}
 
@@ -31,36 +36,49 @@ func TestChaos(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	watching, stopWatching := context.WithCancel(t.Context())
+	defer stopWatching()
+	observer, observed := observe(watching, t)
+	ledger, written := keepLedger(watching, t)
+
 	ctx, stop := context.WithTimeout(t.Context(), *duration)
 	defer stop()
 	var working sync.WaitGroup
-	for _, s := range append(sessions, victim) {
+	for _, s := range all {
 		private := rand.New(rand.NewPCG(random.Uint64(), 0))
-		working.Go(func() { s.work(ctx, private) })
+		working.Go(func() { s.work(ctx, t, private) })
 	}
-	done := wreak(t, ctx, random, sessions)
+	ended, private := 0, rand.New(rand.NewPCG(random.Uint64(), 0))
+	working.Go(func() { ended = endAll(ctx, t, private) })
+	wreak(t, ctx, random, slices.Clone(sessions))
 	working.Wait()
-	for _, h := range havocs() {
-		t.Logf("%-20s %d times", h.name, done[h.name])
-	}
 
 	if err := up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	victim.settle(t)
-	evict(t, victim)
-	logged := map[string]bool{}
-	for _, s := range append(sessions, victim) {
+	for _, s := range all {
+		s.checkMessages(t, observer)
 		s.settle(t)
-		for digest := range s.checkMessages(t) {
-			logged[digest] = true
-		}
 	}
-	checkModel(t, logged)
+	evict(t, victim)
+	victim.settle(t)
+	victim.checkMessages(t, observer)
+	suspendAndResume(t, sessions[0])
+
+	var accounts []*account
+	for _, s := range sessions {
+		accounts = append(accounts, s.checkLog(t, observer))
+	}
+	stopWatching()
+	observed()
+	written()
+	observer.checkRemoved()
+	ledger.check(t, accounts, ended+1)
+	checkProofs(t, all)
 }
 
 // evict fills the EmptyDir of a session: the kubelet ends its pod, and with it the session, for
-// good.
+// good. A message that comes then is told so.
 func evict(t *testing.T, s *session) {
 	t.Helper()
 	got, err := s.get(t.Context())
@@ -73,38 +91,40 @@ func evict(t *testing.T, s *session) {
 		"dd", "if=/dev/zero", "of=/workspace/ballast", "bs=1M", "count=200"); err != nil {
 		t.Logf("filling the volume: %v %s", err, out)
 	}
-}
-
-// checkModel checks that of no conversation the model was asked what the log has not. The
-// victim's log is gone, and with it all of its conversation.
-func checkModel(t *testing.T, logged map[string]bool) {
-	t.Helper()
-	out, err := kube.Kubectl(t.Context(), "get", "--raw", "/api/v1/namespaces/"+namespace+"/services/replay-model:8080/proxy/requests")
-	if err != nil {
+	s.settle(t)
+	if err := s.send(t.Context(), s.name+"-too-late"); err != nil {
 		t.Fatal(err)
 	}
-	var records []struct {
-		N                        int
-		BodyDigest, Conversation string
+}
+
+// suspendAndResume leaves a session without a pod, as its spec says, and takes it back.
+func suspendAndResume(t *testing.T, s *session) {
+	t.Helper()
+	if _, err := s.patch(t.Context(), `{"spec":{"suspend":true}}`); err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(out), &records); err != nil {
-		t.Fatalf("the model's account: %v: %.200s", err, out)
-	}
-	known, unknown := map[string]int{}, map[string]int{}
-	for _, r := range records {
-		if logged[strings.TrimPrefix(r.BodyDigest, "sha256:")] {
-			known[r.Conversation]++
-		} else {
-			unknown[r.Conversation]++
+	eventually(t, s.name+" is suspended", func() (bool, string) {
+		got, err := s.get(t.Context())
+		if err != nil {
+			return false, err.Error()
 		}
+		ready := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.Status == "True" && ready.Reason == v1alpha1.ReasonSuspended && got.Status.PodName == "", ready.Reason
+	})
+	if _, err := s.patch(t.Context(), `{"spec":{"suspend":false}}`); err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("the model remembers %d requests: by conversation %v in logs, %v in a log that is gone", len(records), known, unknown)
-	for c, n := range unknown {
-		if known[c] > 0 {
-			t.Errorf("the model was asked %d times in conversation %s what no log has", n, c)
-		}
+	s.settle(t)
+}
+
+// checkProofs checks that narrowings were put to the test at all.
+func checkProofs(t *testing.T, sessions []*session) {
+	t.Helper()
+	n := 0
+	for _, s := range sessions {
+		n += s.proofs
 	}
-	if len(known) == 0 {
-		t.Error("the model was never asked")
+	if n == 0 {
+		t.Error("no narrowing was confirmed in time to be tested")
 	}
 }

@@ -7,64 +7,75 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/agentsession-dev/operator/test/cluster"
 )
 
 // havoc is one way to break something. It returns when that is over, or mends itself.
 type havoc struct {
-	name string
-	do   func(ctx context.Context, s *session) error
+	name    string
+	lasting bool // it needs a session whose storage outlives its pod
+	do      func(ctx context.Context, s *session) error
 }
 
-// havocs are all ways. Those of a session need one whose storage stays, but for the
-// killing of containers, which no session may mind.
+// havocs are all ways.
 func havocs() []havoc {
 	return []havoc{
-		{"kill the operator", killOperator},
-		{"kill the agent", kill("agent", "run", "--session-uid")},
-		{"kill the tools", kill("supervise", "--container", "tools-rw")},
-		{"freeze the agent", freezeAgent},
-		{"kill the apiserver", killPart("kube-apiserver")},
-		{"kill etcd", killPart("etcd")},
-		{"drop the link", dropLink},
-		{"fill the disk", fillDisk},
-		{"delete the pod", deletePod},
-		{"suspend and resume", suspend},
+		{"kill the operator", false, killOperator},
+		{"kill the agent", false, kill("agent", "run", "--session-uid")},
+		{"kill the tools", false, kill("supervise", "--container", "tools-rw")},
+		{"freeze the agent", false, freezeAgent},
+		{"kill the apiserver", false, killPart("kube-apiserver")},
+		{"kill etcd", false, killPart("etcd")},
+		{"drop the link", false, dropLink},
+		{"fill the disk", true, fillDisk},
+		{"delete the pod", true, deletePod},
+		{"suspend and resume", true, suspend},
 	}
 }
 
 // wreak breaks one thing after the other until the time is over. Each is broken at least once
-// where the time allows it.
-func wreak(t *testing.T, ctx context.Context, random *rand.Rand, sessions []*session) map[string]int {
+// where the time allows it, which is checked.
+func wreak(t *testing.T, ctx context.Context, random *rand.Rand, sessions []*session) {
 	t.Helper()
 	done := map[string]int{}
 	all := havocs()
-	for i := 0; ctx.Err() == nil; i++ {
+	i := 0
+	for ; ctx.Err() == nil; i++ {
 		if i%len(all) == 0 {
 			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		}
-		h, s := all[i%len(all)], sessions[random.IntN(len(sessions))]
+		h := all[i%len(all)]
+		random.Shuffle(len(sessions), func(i, j int) { sessions[i], sessions[j] = sessions[j], sessions[i] })
+		s := sessions[0]
+		if h.lasting { // one whose storage stays
+			s = sessions[slices.IndexFunc(sessions, func(s *session) bool { return s.disk != "" })]
+		}
 		t.Logf("%s: %s (%s)", time.Now().Format(time.TimeOnly), h.name, s.name)
 		// What was begun is brought to its end.
-		if err := h.do(context.WithoutCancel(ctx), s); err != nil {
+		switch err := h.do(context.WithoutCancel(ctx), s); {
+		case errors.Is(err, errTooling):
+			t.Errorf("%s: %v", h.name, err)
+		case err != nil:
 			t.Logf("    left out: %v", err)
-		} else {
+		default:
 			done[h.name]++
 		}
 		sleep(ctx, time.Duration(1+random.IntN(7))*time.Second)
 	}
-	return done
+	for _, h := range all {
+		t.Logf("%-20s %d times", h.name, done[h.name])
+		if done[h.name] == 0 && i >= 2*len(all) {
+			t.Errorf("%s: it was left out each time, so nothing is known of it", h.name)
+		}
+	}
 }
 
 func killOperator(ctx context.Context, _ *session) error {
@@ -96,11 +107,31 @@ func freezeAgent(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.Signal(uid, syscall.SIGSTOP, "agent", "run", "--session-uid"); err != nil {
+	pid, err := agentOf(uid)
+	if err != nil {
 		return err
 	}
+	thaw := func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
+	undo.Store(uid, thaw)
+	defer undo.Delete(uid)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	defer thaw()
 	sleep(ctx, 8*time.Second)
-	return cluster.Signal(uid, syscall.SIGCONT, "agent", "run", "--session-uid")
+	if now, err := agentOf(uid); err != nil || now != pid {
+		return fmt.Errorf("it ended while it was frozen")
+	}
+	return nil
+}
+
+// agentOf is the process of a pod's agent.
+func agentOf(podUID string) (int, error) {
+	pids := cluster.Processes(podUID, "agent", "run", "--session-uid")
+	if len(pids) != 1 {
+		return 0, fmt.Errorf("the agent does not run")
+	}
+	return pids[0], nil
 }
 
 // killPart kills a program of the cluster and has it started again.
@@ -108,9 +139,15 @@ func killPart(name string) func(context.Context, *session) error {
 	return func(ctx context.Context, _ *session) error {
 		err := cluster.SignalPart(*state, name, syscall.SIGKILL)
 		sleep(ctx, 2*time.Second)
-		return errors.Join(err, up(ctx)) // also where it has ended by itself
+		if broken := up(ctx); broken != nil { // also where it has ended by itself
+			return errors.Join(errTooling, err, broken)
+		}
+		return err
 	}
 }
+
+// errTooling is a fault of what starts the cluster, not of what is tested. It is none the less one.
+var errTooling = errors.New("the cluster is not as it should be")
 
 func up(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "-C", filepath.Join(here, root, "hack/kube"), "run", ".", "up")
@@ -122,55 +159,7 @@ func up(ctx context.Context) error {
 	return nil
 }
 
-// dropLink lets nothing through to an agent for a while.
-func dropLink(ctx context.Context, s *session) error {
-	uid, err := s.podUID(ctx)
-	if err != nil {
-		return err
-	}
-	pids := cluster.Processes(uid, "agent", "run", "--session-uid")
-	if len(pids) != 1 {
-		return fmt.Errorf("the agent does not run")
-	}
-	rule := func(what string) error {
-		return exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(pids[0]), "-n",
-			"iptables", what, "INPUT", "-p", "tcp", "--dport", "8443", "-j", "DROP").Run()
-	}
-	if err := rule("-I"); err != nil {
-		return err
-	}
-	sleep(ctx, 35*time.Second) // longer than it takes to call the agent unreachable
-	if len(cluster.Processes(uid, "agent", "run", "--session-uid")) == 0 {
-		return nil // and with the pod the rule went
-	}
-	return rule("-D")
-}
-
-// fillDisk leaves no byte on the volume of a session for a while.
-func fillDisk(ctx context.Context, s *session) error {
-	if s.disk == "" {
-		return fmt.Errorf("it has no volume of its own")
-	}
-	name := filepath.Join(s.disk, "workspace", "ballast")
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	chunk := make([]byte, 64<<10)
-	for err == nil {
-		_, err = f.Write(chunk)
-	}
-	sleep(ctx, 10*time.Second)
-	if !errors.Is(err, syscall.ENOSPC) {
-		return errors.Join(err, f.Close(), os.Remove(name))
-	}
-	return errors.Join(f.Close(), os.Remove(name))
-}
-
 func deletePod(ctx context.Context, s *session) error {
-	if s.disk == "" {
-		return fmt.Errorf("its log would end with its pod")
-	}
 	got, err := s.get(ctx)
 	if err != nil {
 		return err
@@ -183,14 +172,12 @@ func deletePod(ctx context.Context, s *session) error {
 }
 
 func suspend(ctx context.Context, s *session) error {
-	if s.disk == "" {
-		return fmt.Errorf("its log would end with its pod")
-	}
-	if err := insist(ctx, func() error { return s.patch(ctx, `{"spec":{"suspend":true}}`) }); err != nil {
+	if _, err := s.patch(ctx, `{"spec":{"suspend":true}}`); err != nil {
 		return err
 	}
 	sleep(ctx, 6*time.Second)
-	return insist(ctx, func() error { return s.patch(ctx, `{"spec":{"suspend":false}}`) })
+	_, err := s.patch(ctx, `{"spec":{"suspend":false}}`)
+	return err
 }
 
 func (s *session) podUID(ctx context.Context) (string, error) {
@@ -202,42 +189,4 @@ func (s *session) podUID(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("it has no pod")
 	}
 	return kube.Kubectl(ctx, "-n", namespace, "get", "pod", got.Status.PodName, "-o", "jsonpath={.metadata.uid}")
-}
-
-// insist tries again for as long as the apiserver is away.
-func insist(ctx context.Context, do func() error) (err error) {
-	for range 300 {
-		if err = do(); err == nil || ctx.Err() != nil {
-			return err
-		}
-		sleep(ctx, time.Second)
-	}
-	return err
-}
-
-func ignoreExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-func eventually(t *testing.T, what string, done func() (bool, string)) {
-	t.Helper()
-	for end := time.Now().Add(settled); ; time.Sleep(250 * time.Millisecond) {
-		ok, now := done()
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("never: %s; now: %s", what, now)
-		}
-	}
 }

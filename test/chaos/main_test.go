@@ -51,6 +51,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	mendOnSignal()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	err = prepare(ctx)
 	cancel()
@@ -70,6 +71,9 @@ func prepare(ctx context.Context) (err error) {
 	}
 	// Of a run that came to no end.
 	if _, err := kube.Kubectl(ctx, "delete", "pv", "-l", "chaos=volume", "--wait", "--timeout=30s"); err != nil {
+		return err
+	}
+	if err := removeVolumes(); err != nil {
 		return err
 	}
 	if err := kube.InstallOperator(ctx, setup); err != nil {

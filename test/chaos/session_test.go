@@ -3,18 +3,13 @@
 package chaos
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,54 +21,36 @@ import (
 // session is one session and what was asked of it.
 type session struct {
 	name  string
-	disk  string // of its volume on this machine; "" for an EmptyDir
-	sent  []string
-	mode  string // the newest that was asked
-	ended bool   // it is expected to end: its storage was lost
+	disk  string            // of its volume on this machine; "" for an EmptyDir
+	sent  map[string]string // messages: the name of each UID
+	mode  string            // the newest that was asked
+	ended bool              // it is expected to end: its storage was lost
+
+	narrow narrowed
+	proofs int // narrowings that were proved to hold
 }
 
-// volumeMiB is the size of a volume: small enough to be filled.
-const volumeMiB = 64
+// narrowed is what a workspace held when read-only was confirmed. Until somebody asks for
+// more, nothing may be added.
+type narrowed struct{ workspace, marks string }
 
 // create makes the session, and where it is to have a volume of its own, that.
 func create(t *testing.T, dir, name string, persistent bool) *session {
 	t.Helper()
-	s := &session{name: name, mode: "workspace-write"}
-	storage := "{type: EmptyDir, size: " + fmt.Sprint(volumeMiB) + "Mi}"
+	s := &session{name: name, mode: "workspace-write", sent: map[string]string{}}
+	storage := fmt.Sprintf("{type: EmptyDir, size: %dMi}", volumeMiB)
 	if persistent {
-		s.disk = filepath.Join(dir, name)
-		if err := os.MkdirAll(s.disk, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Mount("tmpfs", s.disk, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0777", volumeMiB)); err != nil {
-			t.Fatalf("mounting a volume (this needs root): %v", err)
-		}
-		t.Cleanup(func() { _ = syscall.Unmount(s.disk, syscall.MNT_DETACH) })
-		storage = "{type: PersistentVolumeClaim, storageClassName: chaos-" + name + ", size: " + fmt.Sprint(volumeMiB) + "Mi}"
-		apply(t, volume(s))
-		t.Cleanup(func() {
-			_, _ = kube.Kubectl(context.WithoutCancel(t.Context()), "delete", "pv", "chaos-"+name, "--ignore-not-found", "--wait=false")
-		})
+		mountVolume(t, s, dir)
+		storage = fmt.Sprintf("{type: PersistentVolumeClaim, storageClassName: chaos-%s, size: %dMi}", name, volumeMiB)
 	}
-	apply(t, fmt.Sprintf("apiVersion: agentsession.dev/v1alpha1\nkind: AgentSession\nmetadata: {name: %s, namespace: %s}\n"+
-		"spec:\n  className: %s\n  sandbox: {mode: %s}\n  workspace: {storage: %s}\n", name, namespace, namespace, s.mode, storage))
+	apply(t, manifest(name, "sandbox: {mode: "+s.mode+"}, workspace: {storage: "+storage+"}"))
 	return s
 }
 
-func volume(s *session) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: PersistentVolume
-metadata: {name: chaos-%s, labels: {chaos: volume}}
-spec:
-  capacity: {storage: %dMi}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  storageClassName: chaos-%s
-  local: {path: %s}
-  nodeAffinity:
-    required:
-      nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/os, operator: Exists}]}]
-`, s.name, volumeMiB, s.name, s.disk)
+// manifest is a session with a spec in YAML's flow style.
+func manifest(name, spec string) string {
+	return fmt.Sprintf("apiVersion: agentsession.dev/v1alpha1\nkind: AgentSession\nmetadata: {name: %s, namespace: %s}\nspec: {className: %s, %s}\n",
+		name, namespace, namespace, spec)
 }
 
 func apply(t *testing.T, manifest string) {
@@ -83,29 +60,90 @@ func apply(t *testing.T, manifest string) {
 	}
 }
 
-// work sends messages and switches modes until ctx ends. What fails is tried again: the
-// apiserver goes away now and then.
-func (s *session) work(ctx context.Context, random *rand.Rand) {
+// work sends messages and switches modes until ctx ends. What was begun is brought to its
+// end, however long the apiserver is away.
+func (s *session) work(ctx context.Context, t *testing.T, random *rand.Rand) {
 	for ctx.Err() == nil {
-		switch random.IntN(3) {
-		case 0:
-			s.mode = []string{"read-only", "workspace-write", "danger-full-access"}[random.IntN(3)]
-			patch := fmt.Sprintf(`{"spec":{"sandbox":{"mode":%q}}}`, s.mode)
-			insist(ctx, func() error { return s.patch(ctx, patch) })
-		default:
-			name := fmt.Sprintf("%s-%d", s.name, len(s.sent)+1)
-			m := &v1alpha1.SessionMessage{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			m.Spec.SessionName, m.Spec.Content = s.name, "chaos "+name
-			s.sent = append(s.sent, name)
-			insist(context.WithoutCancel(ctx), func() error { return ignoreExists(api.Create(ctx, m.DeepCopy())) })
+		if random.IntN(3) == 0 {
+			s.switchTo(ctx, t, []string{"read-only", "workspace-write", "danger-full-access"}[random.IntN(3)])
+		} else if err := s.send(context.WithoutCancel(ctx), fmt.Sprintf("%s-%d", s.name, len(s.sent)+1)); err != nil {
+			t.Errorf("sending a message to %s: %v", s.name, err)
 		}
 		sleep(ctx, time.Duration(500+random.IntN(4000))*time.Millisecond)
 	}
+	s.stillNarrow(t)
 }
 
-func (s *session) patch(ctx context.Context, patch string) error {
+func (s *session) send(ctx context.Context, name string) error {
+	m, err := send(ctx, s.name, name)
+	if err == nil {
+		s.sent[string(m.UID)] = name
+	}
+	return err
+}
+
+// send creates a message, once.
+func send(ctx context.Context, session, name string) (*v1alpha1.SessionMessage, error) {
+	m := &v1alpha1.SessionMessage{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	m.Spec.SessionName, m.Spec.Content = session, "chaos "+name
+	return m, insist(ctx, func() error {
+		err := api.Create(ctx, m)
+		if apierrors.IsAlreadyExists(err) { // the answer to an earlier try was lost
+			return api.Get(ctx, client.ObjectKeyFromObject(m), m)
+		}
+		return err
+	})
+}
+
+// switchTo asks for another mode. Of read-only, once it is confirmed, it is remembered what
+// there is.
+func (s *session) switchTo(ctx context.Context, t *testing.T, mode string) {
+	s.stillNarrow(t)
+	s.narrow, s.mode = narrowed{}, mode
+	generation, err := s.patch(context.WithoutCancel(ctx), fmt.Sprintf(`{"spec":{"sandbox":{"mode":%q}}}`, mode))
+	if err != nil {
+		t.Errorf("switching %s to %s: %v", s.name, mode, err)
+	}
+	if err != nil || mode != "read-only" {
+		return
+	}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && ctx.Err() == nil; sleep(ctx, 50*time.Millisecond) {
+		got, err := s.get(ctx)
+		if err != nil || got.Status.Applied == nil || got.Status.Applied.Generation < generation ||
+			!cluster.Is(got, v1alpha1.ConditionModeApplied, metav1.ConditionTrue) {
+			continue
+		}
+		if workspace := s.workspaceOf(ctx); workspace != "" {
+			before, err := marks(workspace)
+			if err != nil {
+				t.Errorf("reading the workspace of %s: %v", s.name, err)
+			}
+			s.narrow = narrowed{workspace, before}
+		}
+		return
+	}
+}
+
+// stillNarrow checks that nothing was written since read-only was confirmed.
+func (s *session) stillNarrow(t *testing.T) {
+	if s.narrow.workspace == "" {
+		return
+	}
+	switch now, err := marks(s.narrow.workspace); {
+	case err != nil:
+		t.Errorf("reading the workspace of %s: %v", s.name, err)
+	case now != s.narrow.marks:
+		t.Errorf("%s was confirmed to be read-only, and then its workspace went from %d bytes to %d", s.name, len(s.narrow.marks), len(now))
+	default:
+		s.proofs++
+	}
+}
+
+// patch patches the session however long it takes, and returns the generation that it has then.
+func (s *session) patch(ctx context.Context, patch string) (generation int64, err error) {
 	o := &v1alpha1.AgentSession{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.name}}
-	return api.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch)))
+	err = insist(ctx, func() error { return api.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch))) })
+	return o.Generation, err
 }
 
 func (s *session) get(ctx context.Context) (*v1alpha1.AgentSession, error) {
@@ -122,111 +160,69 @@ func (s *session) settle(t *testing.T) {
 		if err != nil {
 			return false, err.Error()
 		}
-		completed := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionCompleted)
 		if s.ended {
-			return completed.Reason == v1alpha1.ReasonStateLost, fmt.Sprintf("%+v", completed)
+			c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionCompleted)
+			return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonStateLost, fmt.Sprintf("%+v", got.Status)
 		}
-		a := got.Status.Applied
-		ok := cluster.Is(got, v1alpha1.ConditionReady, metav1.ConditionTrue) && cluster.Is(got, v1alpha1.ConditionModeApplied, metav1.ConditionTrue) &&
-			a != nil && string(a.Mode) == s.mode
-		return ok, fmt.Sprintf("want %s; %+v", s.mode, got.Status)
+		trouble := s.notAsSpecified(got)
+		return trouble == "", fmt.Sprintf("%s; %+v", trouble, got.Status)
 	})
 }
 
-// checkMessages checks that each message was answered, in the agent's log once.
-func (s *session) checkMessages(t *testing.T) (requests map[string]bool) {
+// running are the conditions of a session that runs and has nothing to do.
+var running = map[string]string{
+	v1alpha1.ConditionReady:              "True Running",
+	v1alpha1.ConditionAccepted:           "True Accepted",
+	v1alpha1.ConditionRunnerReady:        "True RunnerReady",
+	v1alpha1.ConditionEnforced:           "True Enforced",
+	v1alpha1.ConditionModeApplied:        "True Applied",
+	v1alpha1.ConditionActive:             "False WaitingForInput",
+	v1alpha1.ConditionWaitingForApproval: "False NonePending",
+	v1alpha1.ConditionSuspended:          "False NotRequested",
+	v1alpha1.ConditionOutdated:           "False Current",
+	v1alpha1.ConditionCompleted:          "False Running",
+	v1alpha1.ConditionStalled:            "False None",
+}
+
+// notAsSpecified says what of a session that is to run is not as its spec says.
+func (s *session) notAsSpecified(got *v1alpha1.AgentSession) string {
+	for _, c := range got.Status.Conditions {
+		if have, want := string(c.Status)+" "+c.Reason, running[c.Type]; have != want || c.ObservedGeneration != got.Generation {
+			return fmt.Sprintf("%s is %s for generation %d, want %s for %d", c.Type, have, c.ObservedGeneration, want, got.Generation)
+		}
+	}
+	p, a := got.Status.Policy, got.Status.Applied
+	switch {
+	case len(got.Status.Conditions) != len(running):
+		return "conditions are missing"
+	case got.Status.ObservedGeneration != got.Generation:
+		return "its generation is not observed"
+	case string(got.Spec.Sandbox.Mode) != s.mode:
+		return "its spec is not what was asked for last, " + s.mode
+	case p == nil || a == nil || string(p.Mode) != s.mode || string(a.Mode) != s.mode || a.Digest != p.Digest || a.Generation != got.Generation:
+		return fmt.Sprintf("the policy is %+v, applied is %+v", p, a)
+	case got.Status.Activity == nil || got.Status.Activity.State != v1alpha1.ActivityIdle || got.Status.Activity.Turns != int64(len(s.sent)):
+		return fmt.Sprintf("its activity is %+v, want %d turns", got.Status.Activity, len(s.sent))
+	}
+	return ""
+}
+
+// checkMessages checks that each message has been answered, also those that were pruned since.
+func (s *session) checkMessages(t *testing.T, o *observer) {
 	t.Helper()
-	uids := map[string]string{}
-	for _, name := range s.sent {
+	for uid, name := range s.sent {
 		eventually(t, "message "+name+" is answered", func() (bool, string) {
-			var m v1alpha1.SessionMessage
-			if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &m); err != nil {
-				return false, err.Error()
+			m := o.message(uid)
+			if m == nil {
+				return false, "nobody has seen it"
 			}
-			uids[string(m.UID)] = name
-			if s.ended { // given up, or answered before
-				return meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionDelivered) != nil, fmt.Sprintf("%+v", m.Status)
+			if s.ended { // answered before, or given up
+				d, a := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionDelivered), meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAnswered)
+				over := d != nil && d.Reason == v1alpha1.ReasonSessionCompleted || a != nil && a.Reason == v1alpha1.ReasonSessionCompleted
+				return over || a != nil && a.Reason == v1alpha1.ReasonAnswered, fmt.Sprintf("%+v", m.Status)
 			}
-			return meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionAnswered), fmt.Sprintf("%+v", m.Status)
+			c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAnswered)
+			return c != nil && c.Reason == v1alpha1.ReasonAnswered && m.Status.Reply == "done" && m.Status.Turn > 0 && m.Status.Sequence > 0, fmt.Sprintf("%+v", m.Status)
 		})
-	}
-	if s.ended {
-		return nil // its log is gone
-	}
-	return s.checkLog(t, uids)
-}
-
-// checkLog checks the log's chain, and that it has each message, turn and answer once.
-func (s *session) checkLog(t *testing.T, uids map[string]string) (requests map[string]bool) {
-	t.Helper()
-	agent := func(args ...string) string {
-		got, err := s.get(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := kube.Kubectl(t.Context(), append([]string{"-n", namespace, "exec", got.Status.PodName, "-c", "agent", "--", "/usr/local/bin/agent", "log"}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	agent("verify", "/log")
-	received, asked, turns := map[string]int{}, map[string]int{}, map[int]int{}
-	requests = map[string]bool{}
-	lines := bufio.NewScanner(strings.NewReader(agent("export", "/log")))
-	lines.Buffer(nil, 32<<20)
-	for lines.Scan() {
-		var e struct {
-			Type string
-			Data struct {
-				UID, MessageUID, Digest string
-				Turn                    int
-			}
-		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			t.Fatalf("a line of the log: %v", err)
-		}
-		switch e.Type {
-		case "message/received":
-			received[e.Data.UID]++
-		case "user/message":
-			asked[e.Data.MessageUID]++
-		case "turn/end":
-			turns[e.Data.Turn]++
-		case "request/sent":
-			requests[e.Data.Digest] = true
-		}
-	}
-	for uid, name := range uids {
-		if received[uid] != 1 || asked[uid] != 1 {
-			t.Errorf("message %s was received %d times and put to the model %d times", name, received[uid], asked[uid])
-		}
-	}
-	for turn, n := range turns {
-		if n != 1 {
-			t.Errorf("turn %d of %s ended %d times", turn, s.name, n)
-		}
-	}
-	if len(turns) != len(uids) {
-		t.Errorf("%s has had %d turns for %d messages", s.name, len(turns), len(uids))
-	}
-	s.checkTicks(t)
-	return requests
-}
-
-// checkTicks checks that no command ran twice.
-func (s *session) checkTicks(t *testing.T) {
-	t.Helper()
-	if s.disk == "" {
-		return
-	}
-	ticks, err := os.ReadFile(filepath.Join(s.disk, "workspace", "ticks"))
-	if err != nil {
-		t.Errorf("no command of %s has ever run: %v", s.name, err)
-	}
-	if n := strings.Count(string(ticks), "tick"); n > len(s.sent) {
-		t.Errorf("%d commands of %s ran for %d messages", n, s.name, len(s.sent))
-	} else {
-		t.Logf("%s: %d messages, %d commands had their effect, mode %s at the end", s.name, len(s.sent), n, s.mode)
 	}
 }
