@@ -32,6 +32,7 @@ type remembered struct {
 	leaving types.UID              // the pod whose agent was told that it is about to go
 	told    time.Time              // when
 	foreign time.Time              // when a pod that is not the session's was first seen under its name
+	oom     oomTold                // of whom was told that they used up their memory
 	mending types.UID              // the pod whose link Secret was looked after
 	mended  time.Time              // when
 }
@@ -187,6 +188,22 @@ func (m *memory) foreign(s *v1alpha1.AgentSession, there bool, now time.Time) ti
 		return 0
 	}
 	return now.Sub(r.foreign)
+}
+
+// oomTold returns what was told of a pod's containers that used up their memory.
+func (m *memory) oomTold(s *v1alpha1.AgentSession, pod types.UID) (told oomTold, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(s)
+	return r.oom, r.oom.pod == pod
+}
+
+func (m *memory) setOOMTold(s *v1alpha1.AgentSession, told oomTold) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ofLocked(s)
+	r.oom = told
+	m.putLocked(s, r)
 }
 
 // setMended remembers that a pod's link Secret was there at a time.

@@ -44,7 +44,7 @@ func podTrouble(p *corev1.Pod) *refusal {
 
 func containerTrouble(p *corev1.Pod, c corev1.ContainerStatus) *refusal {
 	if t := c.State.Terminated; t != nil && c.Name != podspec.WorkspaceContainer {
-		return containerEnded(c.Name, t)
+		return containerEnded(c, t)
 	}
 	w := c.State.Waiting
 	if w == nil {
@@ -58,7 +58,7 @@ func containerTrouble(p *corev1.Pod, c corev1.ContainerStatus) *refusal {
 		if t := c.LastTerminationState.Terminated; t != nil {
 			how = fmt.Sprintf("keeps ending (exit code %d, %s)", t.ExitCode, cutLine(t.Reason, 64))
 		}
-		return refuse(v1alpha1.ReasonContainerFailed, "The container %s %s: see kubectl logs %s -c %s --previous.", c.Name, how, p.Name, c.Name)
+		return refuse(v1alpha1.ReasonContainerFailed, "The container %s %s: see kubectl logs %s -c %s --previous.%s", c.Name, how, p.Name, c.Name, oomHint(c))
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError", "PreCreateHookError", "PreStartHookError":
 		return refuse(v1alpha1.ReasonContainerFailed, "The container %s does not start (%s): %s", c.Name, w.Reason, cutLine(w.Message, 512))
 	}
@@ -67,8 +67,16 @@ func containerTrouble(p *corev1.Pod, c corev1.ContainerStatus) *refusal {
 
 // containerEnded is said of a container between its end and its next start: in between it
 // holds nobody up for long, but who ran out of memory wants to know.
-func containerEnded(name string, t *corev1.ContainerStateTerminated) *refusal {
-	return refuse(v1alpha1.ReasonContainerFailed, "The container %s ended (exit code %d, %s) and is started again.", name, t.ExitCode, cutLine(t.Reason, 64))
+func containerEnded(c corev1.ContainerStatus, t *corev1.ContainerStateTerminated) *refusal {
+	return refuse(v1alpha1.ReasonContainerFailed, "The container %s ended (exit code %d, %s) and is started again.%s", c.Name, t.ExitCode, cutLine(t.Reason, 64), oomHint(c))
+}
+
+// oomHint is what to do about a container that ended for want of memory.
+func oomHint(c corev1.ContainerStatus) string {
+	if oomEnd(c) == nil {
+		return ""
+	}
+	return " It used up its memory. " + oomRemedy("", c.Name)
 }
 
 // pullMessage is why an image cannot be pulled. The kubelet goes back and forth between
@@ -113,7 +121,7 @@ func cutLine(s string, n int) string {
 func restarted(p *corev1.Pod, names []string) *refusal {
 	for _, c := range p.Status.ContainerStatuses {
 		if t := c.LastTerminationState.Terminated; t != nil && slices.Contains(names, c.Name) {
-			return containerEnded(c.Name, t)
+			return containerEnded(c, t)
 		}
 	}
 	return nil

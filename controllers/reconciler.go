@@ -86,6 +86,7 @@ func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	out = out.and(r.endOverdue(ctx, w))
 	out = out.and(r.settle(ctx, w))
 	out = out.and(r.replaceOutdated(ctx, w))
+	r.noteOutOfMemory(w)
 	// A session may be finished once the senders are told, and not before.
 	written := r.tellSenders(ctx, w)
 	written = written.and(r.writeStatus(ctx, w))

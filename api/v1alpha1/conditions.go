@@ -214,6 +214,10 @@ const (
 // time is over.
 const ReasonExpired = "Expired"
 
+// ReasonOutOfMemory is the reason of the event of a session a container of which used up
+// its memory. The session goes on.
+const ReasonOutOfMemory = "OutOfMemory"
+
 // ReasonNone is set on Stalled=False.
 const ReasonNone = "None"
 

@@ -31,6 +31,7 @@ func bound(o *wire.Observed) {
 	for i := range o.Containers {
 		c := &o.Containers[i]
 		c.Name = cut(c.Name, maxName)
+		c.OutOfMemory = max(c.OutOfMemory, 0)
 		c.Report.LandlockABI = min(max(c.Report.LandlockABI, 0), math.MaxInt16)
 		c.Report.Layers = names(c.Report.Layers, maxLayers)
 		c.Report.Detail = cut(c.Report.Detail, maxMessage)

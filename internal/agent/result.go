@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	textLost     = "outcome unknown: the connection to the tools container was lost while this call ran. It may have had its effect, a part of it, or none: verify before repeating it."
+	textLost     = "outcome unknown: the connection to the tools container was lost while this call ran. It may have had its effect, a part of it, or none: verify before repeating it. A command that uses up the container's memory can be the cause."
+	textMemory   = "(the memory of the tools container was used up, and the kernel ended a process in it. Do the same with less memory at once; only the administrator of the session's class can give it more.)"
 	textAway     = "not started: the tools container went away. Nothing happened; it is safe to ask for it again."
 	textNarrowed = "stopped: the sandbox was narrowed"
 	textFinal    = "Nobody is asked for more under the approval policy never: this is final."
@@ -58,6 +59,9 @@ func resultOf(w work, p *passed, e wire.Exited, out toolsocket.Output, lost erro
 			profileText(p.profile), orElse(p.by, "a person"), p.policy.Mode))
 	case p.grant == "" && p.profile != p.told:
 		notes = append(notes, fmt.Sprintf("This call ran under %s, which is narrower than what was stated when it was asked for.", profileText(p.profile)))
+	}
+	if e.OutOfMemory {
+		notes = append(notes, textMemory)
 	}
 	r.Text = runtimecontext.ResultText(join(output, notes))
 	return r

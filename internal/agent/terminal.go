@@ -326,6 +326,9 @@ func (a *Agent) terminalResultLocked(ctx context.Context, w work, p *passed, t *
 	default:
 		notes = append(notes, fmt.Sprintf("(the terminal %s is open)", t.name))
 	}
+	if e.OutOfMemory {
+		notes = append(notes, textMemory)
+	}
 	if p.profile != p.told {
 		notes = append(notes, fmt.Sprintf("This terminal runs under %s, which is narrower than what was stated when this was asked for: it stays so until it is closed.", profileText(p.profile)))
 	}

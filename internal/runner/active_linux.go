@@ -21,6 +21,9 @@ const maxOutput = 64 << 20
 // Beyond it the whole container is swept.
 const lostAfter = 5 * time.Second
 
+// cgroups is where a container sees its control groups.
+const cgroups = "/sys/fs/cgroup"
+
 // active is one call between its start and its exited.
 type active struct {
 	session *session
@@ -29,6 +32,7 @@ type active struct {
 	out     *outlet
 
 	running *call.Running // from launch on
+	ooms    uint64        // of the container, before launch
 
 	mu     sync.Mutex
 	cause  wire.Cause // why it ends; the first one stays
@@ -105,6 +109,7 @@ func (c *active) launch(terminal *os.File) *refusal {
 	o := call.Order{Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace, Version: c.start.Version, Decoded: c.args}
 	var r *call.Running
 	var err error
+	c.ooms = outOfMemory(cgroups)
 	if terminal != nil {
 		r, err = s.inits.LaunchIn(o, int(terminal.Fd()))
 	} else {
@@ -214,7 +219,7 @@ func (c *active) exited(end call.End, err error) *wire.Exited {
 	sent := c.out.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := &wire.Exited{Cause: c.cause, Detail: c.detail, OutputBytes: sent, Processes: end.Processes}
+	e := &wire.Exited{Cause: c.cause, Detail: c.detail, OutputBytes: sent, Processes: end.Processes, OutOfMemory: outOfMemory(cgroups) > c.ooms}
 	if c.cause != wire.Finished {
 		return e
 	}

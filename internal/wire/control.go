@@ -129,6 +129,10 @@ type Exited struct {
 	Detail      string `json:"detail,omitempty"` // for the model: what was wrong, when it did not run or was denied
 	OutputBytes int64  `json:"outputBytes"`      // that were sent
 	Processes   int    `json:"processes"`        // left over by the command and ended with it
+	// OutOfMemory says that the kernel ended a process of the container while the call ran, because
+	// the container's memory was used up. Who is hit is the kernel's choice: with calls beside it,
+	// it may have been one of theirs.
+	OutOfMemory bool `json:"outOfMemory,omitempty"`
 }
 
 // Cause is why a call ended.

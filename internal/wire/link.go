@@ -201,6 +201,8 @@ type Container struct {
 	Name      string      `json:"name"`
 	Connected bool        `json:"connected"`
 	Report    Enforcement `json:"report"`
+	// OutOfMemory counts the calls since the agent began during which the container's memory was used up.
+	OutOfMemory int `json:"outOfMemory,omitempty"`
 }
 
 // Enforcement is what the probe of a supervisor found on its node.

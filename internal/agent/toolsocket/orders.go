@@ -101,7 +101,7 @@ func (s *Server) Containers() []wire.Container {
 	defer s.mu.Unlock()
 	var all []wire.Container
 	for _, c := range s.containers {
-		all = append(all, wire.Container{Name: c.name, Connected: c.link != nil && !c.terminating, Report: c.report})
+		all = append(all, wire.Container{Name: c.name, Connected: c.link != nil && !c.terminating, Report: c.report, OutOfMemory: c.outOfMemory})
 	}
 	return all
 }

@@ -62,6 +62,7 @@ type container struct {
 	confirmed   wire.Epoch // nothing of an earlier epoch lives
 	hello       bool       // it has been connected since this server began
 	killed      int        // processes, by the newest narrowing
+	outOfMemory int        // calls during which its memory was used up
 }
 
 // Listen makes the sockets. The bound is the narrowest profile until Narrow or Widen move it.
@@ -219,6 +220,12 @@ func (s *Server) take(c *container, l *link, f wire.Frame) error {
 		l.started(*f.Started)
 		return nil
 	case f.Exited != nil:
+		if f.Exited.OutOfMemory {
+			s.mu.Lock()
+			c.outOfMemory++
+			s.mu.Unlock()
+			defer s.changed()
+		}
 		l.exited(*f.Exited)
 		return nil
 	case f.Narrowed != nil:

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -132,6 +133,26 @@ func TestOutputIsKeptAtItsEnds(t *testing.T) {
 	}
 	if want := int64(total - 1000); out.Omitted != want {
 		t.Errorf("omitted %d bytes, want %d", out.Omitted, want)
+	}
+}
+
+// A call during which the container's memory was used up is counted for that container, and told.
+func TestCallsOutOfMemoryAreCounted(t *testing.T) {
+	ro, rwS := both(func(context.Context, wire.Start, func([]byte)) wire.Exited {
+		return wire.Exited{Cause: wire.Finished, Signal: "SIGKILL", OutOfMemory: true}
+	})
+	w := start(t, ro, rwS)
+	w.awaitBoth(t)
+	w.Widen(wire.Epoch{Boot: 2, Counter: 1}, rw())
+	for i := range 2 {
+		call, err := w.Start(wire.ToolsRW, wire.Start{Call: fmt.Sprintf("1.1.%d", i), Epoch: wire.Epoch{Boot: 2, Counter: 1}, Profile: rw()}, toolsocket.NewClip(1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exited, _, err := call.Wait(t.Context()); err != nil || !exited.OutOfMemory {
+			t.Fatalf("Wait() = %+v, %v", exited, err)
+		}
+		w.await(t, "it is counted", func() bool { c := w.Containers(); return c[0].OutOfMemory == 0 && c[1].OutOfMemory == i+1 })
 	}
 }
 

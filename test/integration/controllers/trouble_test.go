@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,6 +116,58 @@ func TestTroubleOfARunningSession(t *testing.T) {
 			b.quiet()
 		})
 	}
+}
+
+// Who runs out of memory is told of in an event, once, also where it is over before a condition could
+// say so: the kernel ends one process, or the container with all that is in it.
+func TestAnEventTellsOfEveryoneWhoRanOutOfMemory(t *testing.T) {
+	b := newBench(t)
+	b.ready(v1alpha1.ModeWorkspaceWrite)
+	tells := func(when string, want ...string) {
+		t.Helper()
+		b.step()
+		b.step()
+		all := b.events()
+		if n := strings.Count(all, "Warning OutOfMemory"); n != min(len(want), 1) {
+			t.Errorf("%s: %d events: %q", when, n, all)
+		}
+		for _, w := range want {
+			if !strings.Contains(all, w) {
+				t.Errorf("%s: %q is not in %q", when, w, all)
+			}
+		}
+	}
+	ends := func(at time.Time) {
+		b.setPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[1].RestartCount++
+			p.Status.ContainerStatuses[1].LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 137, Reason: "OOMKilled", FinishedAt: metav1.NewTime(at),
+			}}
+		})
+	}
+	used := func(calls int) {
+		b.agent.Update(func(o *wire.Observed) { o.Containers[1].OutOfMemory = calls })
+		b.pulse()
+		b.eventually("the link has heard it", func() bool { b.step(); return len(b.r.Recorder.(*events.FakeRecorder).Events) > 0 })
+	}
+	tells("at first")
+	ends(time.Now())
+	tells("a container ended", "tools-rw used up its memory", "was ended with all that ran in it", "resources.toolsRW.limits.memory of class "+b.class.Name)
+	tells("after that")
+	ends(time.Now().Add(2 * time.Second))
+	tells("it ended again", "was ended with all that ran in it")
+	used(1)
+	tells("the kernel ended a process", "the kernel ended a process in it", "resources.toolsRW.limits.memory of class "+b.class.Name)
+	tells("after that")
+	used(2)
+	tells("the kernel ended another one", "the kernel ended a process in it")
+	b.wants("Ready=True/Running", "Completed=False/Running")
+
+	// The next operator tells nothing of it a second time, as far as it can know.
+	ends(time.Now().Add(-time.Hour))
+	b.restart()
+	tells("another operator")
+	b.quiet()
 }
 
 var killed = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}
