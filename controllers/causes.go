@@ -16,14 +16,15 @@ const (
 	causeClass     = "class"
 	causeNamespace = "namespace"
 	causeVolume    = "volume"
-	causeAgent     = "agent" // it said something new
-	causeTime      = "time"  // something is due by time alone, or a write met a cache that was behind
-	causeError     = "error" // something broke, and is tried again
+	causeNetwork   = "network" // policy
+	causeAgent     = "agent"   // it said something new
+	causeTime      = "time"    // something is due by time alone, or a write met a cache that was behind
+	causeError     = "error"   // something broke, and is tried again
 )
 
 // Causes are all of them.
 func Causes() []string {
-	return []string{causeSession, causeMessage, causePod, causeClass, causeNamespace, causeVolume, causeAgent, causeTime, causeError}
+	return []string{causeSession, causeMessage, causePod, causeClass, causeNamespace, causeVolume, causeNetwork, causeAgent, causeTime, causeError}
 }
 
 func countCause(cause string) { reconcileCauses.WithLabelValues(cause).Inc() }

@@ -82,11 +82,12 @@ func (r *SessionReconciler) replace(ctx context.Context, w *world, e link.Endpoi
 	if w.policy == nil {
 		return outcome{}
 	}
+	out := r.widenNetwork(ctx, w)
 	w.observation, _ = r.Links.Set(ctx, e, desiredOf(w, refused))
 	if w.observation.Refused != nil { // somebody else was faster, and nothing else brings us back
-		return outcome{after: time.Second}
+		return out.and(outcome{after: time.Second})
 	}
-	return outcome{}
+	return out
 }
 
 func endpointOf(w *world) link.Endpoint {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -311,6 +312,31 @@ func (a *api) patch(verb string, o client.Object, p client.Patch) error {
 	a.put(k, next)
 	assign(o, a.objects[k])
 	return a.after(verb, k, before, a.objects[k])
+}
+
+// Apply takes over what is given of an object that is there; that is all that is used of it.
+func (a *api) Apply(_ context.Context, configuration runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	data, err := json.Marshal(configuration)
+	if err != nil {
+		return err
+	}
+	var n networkingv1.NetworkPolicy
+	if err := json.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	k := a.key(&n)
+	if err := a.wrote("apply", k, &n); err != nil {
+		return err
+	}
+	before := a.objects[k]
+	if before == nil || before.GetUID() != n.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: k.kind}, k.Name, fmt.Errorf("it is another one"))
+	}
+	next := before.DeepCopyObject().(*networkingv1.NetworkPolicy)
+	next.Spec = n.Spec
+	maps.Copy(next.Labels, n.Labels)
+	a.put(k, next)
+	return a.after("apply", k, before, a.objects[k])
 }
 
 func (a *api) Status() client.SubResourceWriter { return statusAPI{api: a} }

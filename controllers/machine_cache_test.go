@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +22,7 @@ import (
 )
 
 // watched are the kinds that the controller has in its cache. Each is behind by itself.
-var watched = []string{"AgentSession", "AgentSessionClass", "SessionMessage", "Pod", "PersistentVolumeClaim", "Namespace"}
+var watched = []string{"AgentSession", "AgentSessionClass", "SessionMessage", "Pod", "PersistentVolumeClaim", "NetworkPolicy", "Namespace"}
 
 // lagging is a cache: of each kind it holds what the store held some changes ago, as
 // CacheOptions have it.
@@ -53,11 +54,11 @@ func (c *lagging) IndexField(_ context.Context, o client.Object, field string, f
 }
 
 func (c *lagging) keep(k objectKey, o client.Object) {
-	if o == nil {
-		delete(c.objects, k)
+	delete(c.objects, k) // also what is not of the cache any more
+	if o == nil || !slices.Contains(watched, k.kind) {
 		return
 	}
-	if cached := asCached(o); slices.Contains(watched, k.kind) && cached != nil {
+	if cached := asCached(o); cached != nil {
 		c.objects[k] = cached
 	}
 }
@@ -127,9 +128,9 @@ func (c *lagging) requests(r *SessionReconciler, before, now client.Object) []re
 		if passes(before, now, r.seen(), predicate.GenerationChangedPredicate{}) {
 			return []reconcile.Request{{NamespacedName: nameOf(o)}}
 		}
-	case *corev1.Pod:
+	case *corev1.Pod, *networkingv1.NetworkPolicy:
 		if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "AgentSession" {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: owner.Name}}}
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
 		}
 	case *v1alpha1.SessionMessage:
 		if passes(before, now, predicate.GenerationChangedPredicate{}) {

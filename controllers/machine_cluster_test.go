@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -123,6 +124,12 @@ func (m *machine) reach(p *corev1.Pod) *agent {
 func (m *machine) claim(s *v1alpha1.AgentSession) *corev1.PersistentVolumeClaim {
 	c, _ := m.objects[objectKey{"PersistentVolumeClaim", types.NamespacedName{Namespace: s.Namespace, Name: podspec.ClaimName(s)}}].(*corev1.PersistentVolumeClaim)
 	return c
+}
+
+// bound is the NetworkPolicy of a session, if there is one.
+func (m *machine) bound(s *v1alpha1.AgentSession) *networkingv1.NetworkPolicy {
+	n, _ := m.objects[objectKey{"NetworkPolicy", types.NamespacedName{Namespace: s.Namespace, Name: podspec.PodName(s)}}].(*networkingv1.NetworkPolicy)
+	return n
 }
 
 func (m *machine) claimOf(p *corev1.Pod) *objectKey {

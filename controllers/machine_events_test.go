@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -22,7 +23,7 @@ import (
 // work stand several times.
 var happenings = []string{
 	"work", "work", "work", "work", "see", "see", "see", "see", "hear", "hear", "hear", "kubelet", "kubelet", "kubelet",
-	"create", "create", "delete", "mode", "mode", "mode", "suspend", "suspend", "times", "class", "class", "label", "label",
+	"create", "create", "delete", "mode", "mode", "mode", "network", "network", "bound", "suspend", "suspend", "times", "class", "class", "label", "label",
 	"message", "message", "message", "answer", "answer", "answer", "unsay", "silence", "drain", "problem", "reboot", "force", "container",
 	"pod", "pod", "pod", "foreign", "claim", "quota", "clock", "clock", "clock", "skew", "restart", "deposed", "fault", "fault", "collect",
 }
@@ -86,6 +87,12 @@ func (m *machine) happenTo(s *v1alpha1.AgentSession, event string) {
 		m.remove(m.key(s))
 	case "mode":
 		edit(m.store, s, func(s *v1alpha1.AgentSession) { s.Spec.Sandbox.Mode = draw(m, "mode", modes...) })
+	case "network":
+		edit(m.store, s, func(s *v1alpha1.AgentSession) {
+			s.Spec.Sandbox.Network = draw(m, "network", v1alpha1.NetworkNone, v1alpha1.NetworkOpen)
+		})
+	case "bound":
+		m.changeBound(s)
 	case "suspend":
 		edit(m.store, s, func(s *v1alpha1.AgentSession) { s.Spec.Suspend = !s.Spec.Suspend })
 	case "times":
@@ -180,11 +187,13 @@ func (m *machine) times(s *v1alpha1.AgentSessionSpec) {
 
 func (m *machine) changeClass() {
 	c := m.class()
-	switch what := draw(m, "class", "ceiling", "ceiling", "reject", "model", "storage", "default", "gone", "history", "strategy", "instructions"); {
+	switch what := draw(m, "class", "ceiling", "ceiling", "reject", "model", "storage", "default", "gone", "history", "strategy", "instructions", "network", "egress", "egress"); {
 	case c == nil:
 		c = &v1alpha1.AgentSessionClass{ObjectMeta: metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{v1alpha1.DefaultClassAnnotation: "true"}}}
 		c.Spec.Ceiling.MaxMode = draw(m, "max", modes...)
 		c.Spec.Model.DefaultName = "replay"
+		m.alterClass(c, "egress")
+		m.alterClass(c, "network")
 		if err := m.create(c); err != nil {
 			m.t.Fatal(err)
 		}
@@ -199,6 +208,10 @@ func (m *machine) alterClass(c *v1alpha1.AgentSessionClass, what string) {
 	switch what {
 	case "ceiling":
 		c.Spec.Ceiling.MaxMode = draw(m, "max", modes...)
+	case "network":
+		c.Spec.Ceiling.MaxNetwork = draw(m, "maxNetwork", v1alpha1.NetworkOpen, v1alpha1.NetworkOpen, v1alpha1.NetworkNone)
+	case "egress":
+		c.Spec.Egress = draw(m, "egress", egressOf("203.0.113.7/32"), egressOf("203.0.113.7/32", "0.0.0.0/0"), egressOf("192.0.2.0/24", "0.0.0.0/0"), nil)
 	case "reject":
 		c.Spec.Ceiling.OnExceed = draw(m, "onExceed", v1alpha1.OnExceedClamp, v1alpha1.OnExceedReject)
 	case "model":
@@ -213,6 +226,27 @@ func (m *machine) alterClass(c *v1alpha1.AgentSessionClass, what string) {
 		c.Spec.UpdateStrategy = draw(m, "strategy", v1alpha1.UpdateOnRestart, v1alpha1.UpdateWhenIdle)
 	case "instructions":
 		c.Spec.Images.Tools = draw(m, "image", "tools:1", "tools:2")
+	}
+}
+
+func egressOf(model v1alpha1.CIDR, open ...v1alpha1.CIDR) *v1alpha1.Egress {
+	return &v1alpha1.Egress{ModelCIDRs: []v1alpha1.CIDR{model}, OpenCIDRs: open}
+}
+
+// changeBound is what somebody does to a NetworkPolicy.
+func (m *machine) changeBound(s *v1alpha1.AgentSession) {
+	n := m.bound(s)
+	switch what := draw(m, "bound", "delete", "open", "unlabel"); {
+	case n == nil:
+	case what == "delete":
+		m.remove(m.key(n))
+	default:
+		edit(m.store, n, func(n *networkingv1.NetworkPolicy) {
+			n.Spec.Egress = append(n.Spec.Egress, networkingv1.NetworkPolicyEgressRule{})
+			if what == "unlabel" {
+				n.Labels = map[string]string{}
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,9 @@ func (m *machine) checkWrite(verb string, k objectKey, before, now client.Object
 	m.newest = func() string { return fmt.Sprintf("%s of %s %s\n%s", verb, k.kind, k.Name, cmp.Diff(before, now)) }
 	switch verb {
 	case "create":
-		m.during.creates = append(m.during.creates, k)
+		if s := m.session(metav1.GetControllerOf(now).Name); k.kind != "NetworkPolicy" || s == nil || m.pod(s) == nil { // one that was deleted under a pod
+			m.during.creates = append(m.during.creates, k)
+		}
 		if p, ok := now.(*corev1.Pod); ok {
 			m.checkPod(p)
 		}
@@ -59,7 +62,10 @@ func (m *machine) checkPod(p *corev1.Pod) {
 			n++
 		}
 	}
+	class, _ := m.acting.objects[m.key(&v1alpha1.AgentSessionClass{ObjectMeta: metav1.ObjectMeta{Name: "standard"}})].(*v1alpha1.AgentSessionClass)
 	switch claim := m.claimOf(p); {
+	case class != nil && class.Spec.Egress != nil && (m.bound(s) == nil || m.bound(s).Spec.PodSelector.MatchLabels[podspec.LabelSessionUID] != p.Labels[podspec.LabelSessionUID]):
+		m.t.Fatalf("a pod without its network policy")
 	case n != 1:
 		m.t.Fatalf("there are %d pods of one session", n)
 	case claim == nil && s.Status.StartTime != nil:
@@ -87,6 +93,10 @@ func (m *machine) checkDelete(o client.Object) {
 		}
 	case *corev1.PersistentVolumeClaim:
 		m.t.Fatalf("a volume claim was deleted")
+	case *networkingv1.NetworkPolicy:
+		if !slices.ContainsFunc([]string{"a", "b"}, func(name string) bool { s := m.session(name); return s == nil || metav1.IsControlledBy(o, s) }) {
+			m.t.Fatalf("a network policy was deleted that belongs to somebody else")
+		}
 	}
 }
 
@@ -301,7 +311,8 @@ func (m *machine) checkEnd(s *v1alpha1.AgentSession) {
 	case class == nil || s.Spec.ClassName == "" && s.Status.ClassName == "" && class.Annotations[v1alpha1.DefaultClassAnnotation] != "true":
 		has(v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonClassNotFound)
 		has(v1alpha1.ConditionStalled, "True", v1alpha1.ReasonClassNotFound)
-	case class.Spec.Ceiling.OnExceed == v1alpha1.OnExceedReject && wider(s.Spec.Sandbox.Mode, class.Spec.Ceiling.MaxMode):
+	case class.Spec.Ceiling.OnExceed == v1alpha1.OnExceedReject &&
+		(wider(s.Spec.Sandbox.Mode, class.Spec.Ceiling.MaxMode) || s.Spec.Sandbox.Network == v1alpha1.NetworkOpen && !opens(s, class)):
 		has(v1alpha1.ConditionAccepted, "False", "")
 	case s.Spec.Model != nil && s.Status.Model == "" && len(class.Spec.Model.AllowedNames) == 0:
 		has(v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonModelNotAllowed)
@@ -315,6 +326,7 @@ func (m *machine) checkEnd(s *v1alpha1.AgentSession) {
 		has(v1alpha1.ConditionReady, "True", "")
 		m.checkDelivered(s)
 	default:
+		m.checkBound(s, class)
 		has(v1alpha1.ConditionReady, "True", v1alpha1.ReasonRunning)
 		has(v1alpha1.ConditionModeApplied, "True", "")
 		want := m.lowest(s, class, pod)
@@ -323,6 +335,28 @@ func (m *machine) checkEnd(s *v1alpha1.AgentSession) {
 		}
 		m.checkDelivered(s)
 	}
+}
+
+// checkBound checks that a session that runs is bounded as its class says.
+func (m *machine) checkBound(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass) {
+	n, egress := m.bound(s), class.Spec.Egress
+	if (n != nil) != (egress != nil) {
+		m.t.Fatalf("session %s has the network policy %+v, and its class %+v", s.Name, n, egress)
+	}
+	if egress == nil {
+		return
+	}
+	want, err := podspec.Typed[networkingv1.NetworkPolicy](podspec.NetworkPolicy(podspec.Input{Session: s, Class: class}, m.r.Operator, opens(s, class)))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Spec, n.Spec); diff != "" || n.Labels[podspec.LabelSession] != s.Name {
+		m.t.Fatalf("the network policy of session %s, with the labels %v (-want +got):\n%s", s.Name, n.Labels, diff)
+	}
+}
+
+func opens(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass) bool {
+	return s.Spec.Sandbox.Network == v1alpha1.NetworkOpen && class.Spec.Ceiling.MaxNetwork == v1alpha1.NetworkOpen
 }
 
 func (m *machine) checkDelivered(s *v1alpha1.AgentSession) {

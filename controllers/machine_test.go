@@ -93,12 +93,14 @@ func TestABehindControllerStartsNothingTwice(t *testing.T) {
 type machine struct {
 	t *rapid.T
 	*store
-	clock time.Time     // the cluster's
-	skew  time.Duration // the controller's clock against it
-	cache *lagging
-	r     *SessionReconciler
-	links *links
-	last  *SessionReconciler // that led before
+	clock  time.Time     // the cluster's
+	skew   time.Duration // the controller's clock against it
+	cache  *lagging
+	r      *SessionReconciler
+	links  *links
+	acting *lagging // the cache of the controller that works
+	caches map[*SessionReconciler]*lagging
+	last   *SessionReconciler // that led before
 
 	queue  []types.NamespacedName
 	timers map[types.NamespacedName]time.Time
@@ -125,7 +127,7 @@ type during struct {
 func newMachine(t *rapid.T) *machine {
 	m := &machine{
 		t: t, clock: noon, timers: map[types.NamespacedName]time.Time{}, stuck: map[types.UID]bool{}, agents: map[types.UID]*agent{},
-		logs: map[types.UID][]*agentLog{}, claims: map[types.UID]*agentLog{}, ended: map[types.UID]string{},
+		caches: map[*SessionReconciler]*lagging{}, logs: map[types.UID][]*agentLog{}, claims: map[types.UID]*agentLog{}, ended: map[types.UID]string{},
 	}
 	m.store = newStore(func() time.Time { return m.clock })
 	if err := m.create(namespaceObject("ns")); err != nil {
@@ -161,6 +163,7 @@ func (m *machine) restart(fresh bool) {
 		all:  func() map[objectKey]client.Object { return m.objects }}
 	m.r = &SessionReconciler{Client: cached, Live: live, Links: m.links, Authority: testAuthority{}, Recorder: m, AgentImage: "agent:1",
 		Now: func() time.Time { return m.clock.Add(m.skew) }}
+	m.caches[m.r] = cache
 	m.queue, m.timers = nil, map[types.NamespacedName]time.Time{}
 	for _, name := range []string{"a", "b"} {
 		m.enqueue(types.NamespacedName{Namespace: "ns", Name: name})
@@ -202,7 +205,7 @@ func (m *machine) work() {
 
 func (m *machine) reconcile(r *SessionReconciler, name types.NamespacedName) {
 	was := m.session(name.Name)
-	m.during = during{}
+	m.during, m.acting = during{}, m.caches[r]
 	result, err := r.Reconcile(m.t.Context(), reconcile.Request{NamespacedName: name})
 	m.checkReconcile(was, m.session(name.Name), err)
 	after := result.RequeueAfter

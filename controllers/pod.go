@@ -122,6 +122,9 @@ func (r *SessionReconciler) createPod(ctx context.Context, w *world) outcome {
 	if ready, out := r.ensureClaim(ctx, w); !ready {
 		return out
 	}
+	if ready, out := r.boundFirst(ctx, w); !ready {
+		return out
+	}
 	in := podspec.Input{Session: w.session, Class: w.class, AgentImage: r.AgentImage, CAHash: r.Authority.Hash()}
 	if ready, out := r.ensureLinkSecret(ctx, w, &in); !ready {
 		return out

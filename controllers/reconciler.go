@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 	"github.com/agentsession-dev/operator/controllers/link"
+	"github.com/agentsession-dev/operator/controllers/podspec"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
@@ -44,6 +45,7 @@ type SessionReconciler struct {
 	Authority  Authority
 	Recorder   events.EventRecorder
 	AgentImage string // where a class names none
+	Operator   podspec.Operator
 	Now        func() time.Time
 
 	memory memory
@@ -80,9 +82,11 @@ func (r *SessionReconciler) Reconcile(ctx context.Context, req reconcile.Request
 
 func (r *SessionReconciler) step(ctx context.Context, w *world) outcome {
 	w.resolve()
-	out := r.ensurePod(ctx, w)
+	out := r.widenNetwork(ctx, w)
+	out = out.and(r.ensurePod(ctx, w))
 	out = out.and(r.mendLinkSecret(ctx, w))
 	out = out.and(r.setDesired(ctx, w))
+	out = out.and(r.settleNetwork(ctx, w))
 	out = out.and(r.endOverdue(ctx, w))
 	out = out.and(r.settle(ctx, w))
 	out = out.and(r.replaceOutdated(ctx, w))

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,7 +36,7 @@ const (
 	anyDefault = "*"
 )
 
-// CacheOptions keep in memory what is needed: of pods and volume claims the runners', and of no object
+// CacheOptions keep in memory what is needed: of pods, volume claims and network policies the runners', and of no object
 // what only those look at who apply it. Secrets are never read through the cache.
 func CacheOptions() cache.Options {
 	ours := labels.SelectorFromSet(labels.Set{
@@ -47,6 +48,7 @@ func CacheOptions() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                   {Label: ours, Transform: slimPod},
 			&corev1.PersistentVolumeClaim{}: {Label: ours},
+			&networkingv1.NetworkPolicy{}:   {Label: ours},
 		},
 	}
 }
@@ -103,6 +105,7 @@ func (r *SessionReconciler) SetupWithManager(ctx context.Context, m ctrl.Manager
 		// A status that changes is our own writing.
 		For(&v1alpha1.AgentSession{}, builder.WithPredicates(r.seen(), predicate.GenerationChangedPredicate{}, caused(causeSession))).
 		Owns(&corev1.Pod{}, builder.WithPredicates(caused(causePod))).
+		Owns(&networkingv1.NetworkPolicy{}, builder.WithPredicates(caused(causeNetwork))).
 		Watches(&v1alpha1.SessionMessage{}, handler.EnqueueRequestsFromMapFunc(sessionOfMessage),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}, caused(causeMessage))).
 		Watches(&v1alpha1.AgentSessionClass{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfClass), builder.WithPredicates(caused(causeClass))).

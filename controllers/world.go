@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,16 +36,18 @@ type world struct {
 	now     time.Time
 	session *v1alpha1.AgentSession // nil when absent
 
-	class        *v1alpha1.AgentSessionClass // nil when there is none
-	noClass      *refusal                    // why
-	namespace    *metav1.PartialObjectMetadata
-	pod          *corev1.Pod                   // nil when absent; ours
-	foreign      bool                          // a pod of another owner has the name
-	foreignFor   time.Duration                 // since this process saw it first
-	claim        *corev1.PersistentVolumeClaim // nil when absent or not needed; ours
-	foreignClaim bool                          // a claim of another owner has the name
-	inputs       string                        // digest of what a pod would be built from today
-	messages     []v1alpha1.SessionMessage     // in the order of delivery
+	class          *v1alpha1.AgentSessionClass // nil when there is none
+	noClass        *refusal                    // why
+	namespace      *metav1.PartialObjectMetadata
+	pod            *corev1.Pod                   // nil when absent; ours
+	foreign        bool                          // a pod of another owner has the name
+	foreignFor     time.Duration                 // since this process saw it first
+	claim          *corev1.PersistentVolumeClaim // nil when absent or not needed; ours
+	foreignClaim   bool                          // a claim of another owner has the name
+	inputs         string                        // digest of what a pod would be built from today
+	network        *networkingv1.NetworkPolicy   // nil when absent; ours
+	foreignNetwork bool                          // a NetworkPolicy of another owner has the name
+	messages       []v1alpha1.SessionMessage     // in the order of delivery
 
 	policy      *resolved        // nil when there is none to enforce
 	refused     *refusal         // why the spec is not accepted
@@ -79,6 +82,9 @@ func (r *SessionReconciler) observe(ctx context.Context, name types.NamespacedNa
 		return nil, err
 	}
 	w.foreignFor = r.memory.foreign(w.session, w.foreign, w.now)
+	if err := r.observeNetwork(ctx, w); err != nil {
+		return nil, err
+	}
 	w.inputs = r.inputsToday(w)
 	return w, r.observeClaim(ctx, w)
 }

@@ -143,6 +143,12 @@ type AgentSessionClassSpec struct {
 	// +optional
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
 
+	// egress bounds what the pods reach, and who reaches them, where the cluster's
+	// network plugin enforces NetworkPolicies: the operator makes one for each session.
+	// A change holds at once, also for pods that run. Unset: it makes none.
+	// +optional
+	Egress *Egress `json:"egress,omitempty"`
+
 	// telemetry says who is told of what the agents of this class do. It can
 	// change while they run. Unset: nobody.
 	// +optional

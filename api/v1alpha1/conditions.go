@@ -75,11 +75,11 @@ const (
 	ReasonNotAccepted = "NotAccepted"
 	// ReasonPodPending is set while the pod is created, scheduled or started.
 	ReasonPodPending = "PodPending"
-	// ReasonPodRejected is set when the apiserver refuses the pod or its link Secret,
-	// for example by a quota or an admission policy.
+	// ReasonPodRejected is set when the apiserver refuses the pod or what it needs (link
+	// Secret, volume claim, NetworkPolicy), for example by a quota or an admission policy.
 	ReasonPodRejected = "PodRejected"
 	// ReasonNameTaken is set when an object of another owner has the name of the
-	// session's pod or Secret. It is neither used nor removed.
+	// session's pod, volume claim or NetworkPolicy. It is neither used nor removed.
 	ReasonNameTaken = "NameTaken"
 	// ReasonPodTerminating is set while the pod goes away.
 	ReasonPodTerminating = "PodTerminating"

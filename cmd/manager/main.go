@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -29,6 +30,7 @@ import (
 	"github.com/agentsession-dev/operator/controllers"
 	"github.com/agentsession-dev/operator/controllers/authority"
 	"github.com/agentsession-dev/operator/controllers/link"
+	"github.com/agentsession-dev/operator/controllers/podspec"
 )
 
 // memoryShare is how much of the container's memory limit the Go runtime may fill; the rest is for what it
@@ -39,6 +41,7 @@ type options struct {
 	leaderElect      bool
 	probes, metrics  string
 	namespace, image string
+	labels           map[string]string
 	log              zap.Options
 }
 
@@ -50,11 +53,17 @@ func parseFlags(args []string, getenv func(string) string) (options, error) {
 	f.StringVar(&o.metrics, "metrics-bind-address", "127.0.0.1:8080", "where /metrics is served; 0 for nowhere")
 	f.StringVar(&o.namespace, "namespace", getenv("POD_NAMESPACE"), "the operator's own namespace, which keeps its certificate authority (default $POD_NAMESPACE)")
 	f.StringVar(&o.image, "agent-image", getenv("AGENT_IMAGE"), "the image with agent and toolbox, for classes that name none (default $AGENT_IMAGE)")
+	selector := f.String("operator-labels", "app.kubernetes.io/name=agentsession,app.kubernetes.io/component=manager",
+		"labels that the operator's own pods have, separated by commas: where a class has egress, its sessions' NetworkPolicies admit those of --namespace alone")
 	o.log.BindFlags(f)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
+	var err error
+	o.labels, err = labels.ConvertSelectorToLabelsMap(*selector)
 	switch {
+	case err != nil || len(o.labels) == 0:
+		return o, fmt.Errorf("--operator-labels %q are no labels: write them as name=value, separated by commas", *selector)
 	case f.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q: only flags are taken", f.Arg(0))
 	case o.namespace == "":
@@ -115,6 +124,7 @@ func run(ctx context.Context, o options) error {
 		Authority:  ca,
 		Recorder:   m.GetEventRecorder("agentsession-operator"),
 		AgentImage: o.image,
+		Operator:   podspec.Operator{Namespace: o.namespace, Labels: o.labels},
 		Now:        time.Now,
 	}
 	links := link.New(ctx, link.Options{Credentials: ca, Wake: r.Wake, Failed: controllers.CountLinkError})

@@ -40,6 +40,8 @@ func TestFlagsSayWhatIsMissing(t *testing.T) {
 	}{
 		"no namespace":     {[]string{"--agent-image", "agent:1"}, "set --namespace or POD_NAMESPACE"},
 		"no image":         {[]string{"--namespace", "ns"}, "set --agent-image or AGENT_IMAGE"},
+		"no labels":        {[]string{"--namespace", "ns", "--agent-image", "a", "--operator-labels", ""}, `--operator-labels "" are no labels`},
+		"half a label":     {[]string{"--namespace", "ns", "--agent-image", "a", "--operator-labels", "manager"}, "write them as name=value"},
 		"a stray argument": {[]string{"--namespace", "ns", "--agent-image", "a", "x"}, `unexpected argument "x"`},
 	} {
 		t.Run(name, func(t *testing.T) {

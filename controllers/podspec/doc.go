@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podspec decides what a session's pod and its link Secret look like. It is
+// Package podspec decides what a session's pod and what belongs to it look like. It is
 // pure: the same input gives the same objects. It knows no client and never looks
 // at what exists.
 package podspec
@@ -17,10 +17,11 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// Labels of what belongs to a session. They help people to select; nothing is
-// decided by them, because whoever may edit a pod may edit its labels.
+// Labels of what belongs to a session. They help people to select, and tell a NetworkPolicy which
+// pod it is for; nothing else is decided by them, because whoever may edit a pod may edit its labels.
 const (
 	LabelSession     = v1alpha1.GroupName + "/session"
+	LabelSessionUID  = v1alpha1.GroupName + "/session-uid" // a later session of the same name is another one
 	LabelIncarnation = v1alpha1.GroupName + "/incarnation"
 )
 
@@ -68,6 +69,7 @@ func (in Input) labels() map[string]string {
 		"app.kubernetes.io/component":  "runner",
 		"app.kubernetes.io/managed-by": "agentsession-operator",
 		LabelSession:                   in.Session.Name,
+		LabelSessionUID:                string(in.Session.UID),
 		LabelIncarnation:               in.Incarnation,
 	}
 }

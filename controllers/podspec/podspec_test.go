@@ -12,8 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/pod-security-admission/api"
 	psa "k8s.io/pod-security-admission/policy"
@@ -206,6 +208,56 @@ func TestStorageIsTheSessionsThenTheClasss(t *testing.T) {
 	}
 }
 
+// policies are all shapes that a NetworkPolicy can have, by the name of their golden file.
+var policies = map[string]struct {
+	egress v1alpha1.Egress
+	open   bool
+}{
+	"network-closed":       {v1alpha1.Egress{ModelCIDRs: []v1alpha1.CIDR{"203.0.113.7/32", "2001:db8::/32"}, OpenCIDRs: []v1alpha1.CIDR{"198.51.100.0/24"}}, false},
+	"network-open":         {v1alpha1.Egress{ModelCIDRs: []v1alpha1.CIDR{"203.0.113.7/32", "2001:db8::/32"}, OpenCIDRs: []v1alpha1.CIDR{"198.51.100.0/24"}}, true},
+	"network-of-no-name":   {v1alpha1.Egress{ModelCIDRs: []v1alpha1.CIDR{"203.0.113.7/32"}, DNS: &v1alpha1.EgressDNS{Type: v1alpha1.EgressDNSNone}}, true},
+	"network-of-own-names": {v1alpha1.Egress{ModelCIDRs: []v1alpha1.CIDR{"203.0.113.7/32"}, DNS: &v1alpha1.EgressDNS{Type: v1alpha1.EgressDNSCIDRs, CIDRs: []v1alpha1.CIDR{"169.254.20.10/32"}}}, false},
+}
+
+// The policies are as reviewed, select the session's pod and no other, and have no rule that leaves out whom it is
+// about: to Kubernetes that means everybody.
+func TestNetworkPoliciesAreAsReviewed(t *testing.T) {
+	operator := Operator{Namespace: "agentsession-system", Labels: map[string]string{"app.kubernetes.io/component": "manager"}}
+	for name, tc := range policies {
+		t.Run(name, func(t *testing.T) {
+			in := input(func(in *Input) { in.Class.Spec.Egress = &tc.egress })
+			configuration := NetworkPolicy(in, operator, tc.open)
+			golden(t, name, configuration)
+			policy, err := Typed[networkingv1.NetworkPolicy](configuration)
+			if err != nil {
+				t.Fatal(err)
+			}
+			selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			successor := in
+			successor.Session = in.Session.DeepCopy()
+			successor.Session.UID = "1c9f6f0e-7d0a-4ae6-8a2f-6f6f1d1d0c11"
+			for who, wanted := range map[*corev1.Pod]bool{typedPod(t, in): true, typedPod(t, successor): false} {
+				if selector.Matches(labels.Set(who.Labels)) != wanted {
+					t.Errorf("the policy and pod %s: want %t", who.Name, wanted)
+				}
+			}
+			for _, r := range policy.Spec.Ingress {
+				if len(r.From) == 0 || len(r.Ports) == 0 {
+					t.Errorf("everybody is let in: %+v", r)
+				}
+			}
+			for _, r := range policy.Spec.Egress {
+				if len(r.To) == 0 {
+					t.Errorf("everything is reached: %+v", r)
+				}
+			}
+		})
+	}
+}
+
 func TestTheLinkSecretIsAsReviewed(t *testing.T) {
 	golden(t, "link-secret", LinkSecret(input(func(*Input) {}), map[string][]byte{
 		wire.TLSCertFile: []byte("certificate"), wire.TLSKeyFile: []byte("key"), wire.TLSCAFile: []byte("authority"),
@@ -220,7 +272,8 @@ func TestNoGoldenFileIsOrphaned(t *testing.T) {
 	}
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".yaml")
-		if _, ok := cases[name]; !ok && !slices.Contains([]string{"link-secret", "claim", "claim-retained"}, name) {
+		_, isPolicy := policies[name]
+		if _, ok := cases[name]; !ok && !isPolicy && !slices.Contains([]string{"link-secret", "claim", "claim-retained"}, name) {
 			t.Errorf("%s belongs to no case: remove it", f)
 		}
 	}

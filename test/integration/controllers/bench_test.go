@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -59,6 +60,9 @@ type bench struct {
 
 var namespaces atomic.Int64
 
+// itself is how the operator is told which pods are its own.
+var itself = podspec.Operator{Namespace: "agentsession-system", Labels: map[string]string{"app.kubernetes.io/component": "manager"}}
+
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, ca: ca, woken: make(chan struct{}, 1000)}
@@ -89,7 +93,7 @@ func (b *bench) restart() {
 		b.t.Fatal(err)
 	}
 	b.r = &controllers.SessionReconciler{
-		Client: b.counting(direct), Live: direct, Authority: b.ca, AgentImage: "agent:1",
+		Client: b.counting(direct), Live: direct, Authority: b.ca, AgentImage: "agent:1", Operator: itself,
 		Recorder: events.NewFakeRecorder(1000), Now: time.Now,
 	}
 	b.r.Links = link.New(b.t.Context(), link.Options{
@@ -121,6 +125,11 @@ func (b *bench) counting(c client.WithWatch) client.Client {
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			count("delete", o)
 			return c.Delete(ctx, o, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			b.writes.Add(1)
+			b.written = append(b.written, fmt.Sprintf("apply %T", o))
+			return c.Apply(ctx, o, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			count("patch", o)

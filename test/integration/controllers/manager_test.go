@@ -46,7 +46,7 @@ func (b *bench) serve(changes ...func(*ctrl.Options, *link.Options)) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &controllers.SessionReconciler{
-		Client: m.GetClient(), Live: m.GetAPIReader(), Authority: b.ca, AgentImage: "agent:1",
+		Client: m.GetClient(), Live: m.GetAPIReader(), Authority: b.ca, AgentImage: "agent:1", Operator: itself,
 		Recorder: m.GetEventRecorder("agentsession-operator"), Now: time.Now,
 	}
 	links.Wake = r.Wake
