@@ -9,7 +9,7 @@ var gate = []mutation{
 	{name: "gate: calls in no domain of their own run together", file: agentDir + "gate.go",
 		old: "return a.openLocked() && (a.running == 0 || !a.aloneLocked())", new: "return a.openLocked()", tests: "TestWithoutScopesCallsRunOneAtATime"},
 	{name: "gate: the end of the lease is ignored", file: agentDir + "gate.go",
-		old: "!a.closed && a.readyLocked() && !a.leaseOverLocked()", new: "!a.closed && a.readyLocked()", tests: "TestNoRequestLeavesOnceTheLeaseIsOver"},
+		old: "!a.closed && a.readyLocked() && !a.leaseOverLocked()", new: "!a.closed && a.readyLocked()", tests: "TestTheGate"},
 	{name: "gate: an expired lease is ignored by the next boot", file: agentDir + "agent.go",
 		old: "a.lease.expired = a.f.paused", new: "", tests: "TestAPauseSurvivesARestart"},
 	{name: "gate: a container that proves too little is good enough", file: agentDir + "observed.go",

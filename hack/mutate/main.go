@@ -172,7 +172,7 @@ func unchanged(ctx context.Context, o options, chosen []mutation) error {
 func test(ctx context.Context, o options, pkg string, names []string, overlay string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay="+overlay, "-vet=off", "-count=1", "-failfast", "-timeout", "5m", "-ldflags=-s -w",
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay="+overlay, "-vet=off", "-count=1", "-failfast", "-timeout", "3m", "-ldflags=-s -w",
 		"-run", "^("+strings.Join(names, "|")+")$", "./"+pkg)
 	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=1", "RAPID_SHRINKTIME=100ms", fmt.Sprintf("RAPID_CHECKS=%d", o.checks),
 		fmt.Sprintf("RAPID_SEED=%d", o.seed), "AGENT_TEST_PATIENCE=20s")

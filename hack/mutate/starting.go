@@ -37,7 +37,7 @@ var starting = []mutation{
 	{name: "I2: an action on a terminal is said to run under what stands", file: agentDir + "terminal.go",
 		old: "profile, start = t.profile, a.f.planStartUnder(w.id, a.epoch, t.profile)", new: "", tests: "TestANarrowerTerminalIsNamed"},
 	{name: "I3: a narrowing has no epoch of its own", file: agentDir + "apply.go",
-		old: "a.closed = true\n\ta.epoch.Counter++\n\ta.bound = bound", new: "a.closed = true\n\ta.bound = bound", tests: "TestNoRequestLeavesDuringANarrowing"},
+		old: "a.closed = true\n\ta.epoch.Counter++\n\ta.bound = bound", new: "a.closed = true\n\ta.bound = bound", tests: "TestNarrowingInTheMiddleOfACall"},
 	{name: "I3: the first policy of a boot does not wait", file: agentDir + "apply.go",
 		old: "if first || a.endsLocked(to) {", new: "if a.endsLocked(to) {", tests: "TestTheFirstPolicyOfABootWaits"},
 	{name: "I3: a policy is bound by what stood alone", file: agentDir + "apply.go",

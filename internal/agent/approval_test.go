@@ -120,7 +120,7 @@ func TestACallIsLetRunOnce(t *testing.T) {
 	want := wire.Approval{
 		CallID: "1.2.1", Seq: got.Seq, PolicySeq: got.PolicySeq, Tool: "bash", Mode: policy.WorkspaceWrite, Digest: got.Digest, ExpiresAt: got.ExpiresAt,
 		Preview: "run with bash, for 2m0s at most, in the directory\n| /workspace\nthe command\n| touch f\n" +
-			"The contents of files that this reads or runs are not shown here.\n",
+			"The contents of files that this reads or runs are not shown here.\nTerminals that are open now are ended before it starts.\n",
 		Justification: "to ⟨U+202E⟩fix it",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

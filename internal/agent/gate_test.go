@@ -134,7 +134,7 @@ func TestNoTerminalOpensDuringAWidening(t *testing.T) {
 	s.send("m1", "open")
 	m.awaitRequest(2)
 	s.push(policy.WorkspaceWrite)
-	<-ending
+	within(t, ending)
 	close(hold)
 	s.awaitLogged(eventlog.TypeToolCall, 2)
 	quiet()
@@ -301,7 +301,7 @@ func TestAWithdrawalIsToldWithItsPolicy(t *testing.T) {
 	s.send("m1", "go")
 	s.pending()
 	s.pushPolicy(asks)
-	<-draining
+	within(t, draining)
 	quiet()
 	if n := len(s.logged(eventlog.TypeToolResult)); n != 0 {
 		t.Error("the call has its result before the policy is applied")

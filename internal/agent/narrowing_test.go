@@ -30,7 +30,7 @@ func TestNoRequestLeavesDuringANarrowing(t *testing.T) {
 			s.say("m1", "go")
 			s.desired.Config.Model.ContextWindow = window
 			s.push(policy.ReadOnly)
-			<-draining
+			within(t, draining)
 			s.send("m2", "go on")
 			s.await("the turn has begun", func(o wire.Observed) bool { return o.Activity.Turns == 2 })
 			quiet()
@@ -61,7 +61,7 @@ func TestACallWaitsForTheGate(t *testing.T) {
 			s.send("m1", "go")
 			model.awaitRequest(1)
 			s.push(policy.ReadOnly)
-			<-draining
+			within(t, draining)
 			close(hold)
 			s.awaitEvent(eventlog.TypeToolCall)
 			quiet()
@@ -165,6 +165,16 @@ func (s *session) holdNarrowing() (draining, release chan struct{}) {
 		<-release
 	}
 	return draining, release
+}
+
+// within waits for a channel to be closed, or for as long as anything may take.
+func within(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatal("what is waited for does not happen")
+	}
 }
 
 // awaitEvent waits until the log has an event of a type.

@@ -51,7 +51,7 @@ func TestAWishIsNoArgument(t *testing.T) {
 
 // A preview is whole, says what is done to what, and nothing in it hides, moves or forges.
 func TestPreviews(t *testing.T) {
-	const end = "The contents of files that this reads or runs are not shown here.\n"
+	const end = "The contents of files that this reads or runs are not shown here.\nTerminals that are open now are ended before it starts.\n"
 	for name, tc := range map[string]struct{ tool, args, want string }{
 		"a command": {"bash", `{"command":"make\nmake install"}`,
 			"run with bash, for 2m0s at most, in the directory\n| /workspace\nthe command\n| make\n| make install\n" + end},

@@ -13,8 +13,10 @@ import (
 // MaxPreview is the largest preview, in bytes. What is too long to be shown whole cannot be escalated.
 const MaxPreview = 8 << 10
 
-// notShown ends every preview: what a person approves is the call, not what it leads to.
-const notShown = "The contents of files that this reads or runs are not shown here.\n"
+// notShown ends every preview: what a person approves is the call, not what it leads to; and what else becomes of
+// the session if they do.
+const notShown = "The contents of files that this reads or runs are not shown here.\n" +
+	"Terminals that are open now are ended before it starts.\n"
 
 // previewed are the arguments of a tool whose calls can be shown.
 type previewed interface{ preview(b *preview) }

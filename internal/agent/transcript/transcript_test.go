@@ -84,7 +84,7 @@ func TestPlaces(t *testing.T) {
 
 // A log that makes no sense is an error, never a guess.
 func TestSenselessLogs(t *testing.T) {
-	for _, log := range []string{"u r a1 e", "u r a1 t2", "u r a1 t1 t1", "t1"} {
+	for _, log := range []string{"u r a1 e", "u r a1 t2", "u r a1 t1 t1", "u r a2 t1 t1", "t1"} {
 		if got, err := fold(t, log); err == nil {
 			t.Errorf("%s gave %s", log, got)
 		}
