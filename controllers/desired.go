@@ -126,6 +126,7 @@ func desiredOf(w *world, replaces *policy.Stamp) wire.Desired {
 			Prompt:        s.Spec.Prompt,
 			SystemPrompt:  class.Spec.SystemPrompt,
 			Instructions:  s.Spec.Instructions,
+			Tools:         toolNames(class),
 			Model:         wireModel(class.Spec.Model, w.policy.model),
 			Workspace:     wire.Workspace,
 			MinimumLevel:  minimumOf(class),
@@ -211,4 +212,12 @@ func wireModel(m v1alpha1.Model, name string) wire.Model {
 		Provider: string(m.Provider), BaseURL: m.BaseURL, Name: name,
 		ContextWindow: m.ContextWindow, ReturnReasoning: m.ReturnReasoning, KeySecret: m.KeySecretName, CABundle: m.CABundle,
 	}
+}
+
+func toolNames(class *v1alpha1.AgentSessionClass) []string {
+	var names []string
+	for _, t := range class.Spec.Tools {
+		names = append(names, string(t))
+	}
+	return names
 }

@@ -99,6 +99,16 @@ type AgentSessionClassSpec struct {
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 65536",message="systemPrompt is larger than 65536 bytes: shorten it"
 	SystemPrompt string `json:"systemPrompt,omitempty"`
 
+	// tools are those that the model is offered; a call of another one is refused. Like
+	// systemPrompt they stand at the beginning of every request, so that a change holds
+	// for sessions and pods that start later, and from the next time that a conversation
+	// is shortened. What tools may do is bounded by the sandbox, not by this. Unset: all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=7
+	Tools []ToolName `json:"tools,omitempty"`
+
 	// limits bound what each session of this class may do. A session may set
 	// lower ones. A change holds at once for sessions that run already.
 	// +optional

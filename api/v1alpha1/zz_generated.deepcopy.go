@@ -159,6 +159,11 @@ func (in *AgentSessionClassSpec) DeepCopyInto(out *AgentSessionClassSpec) {
 		(*in).DeepCopyInto(*out)
 	}
 	in.Model.DeepCopyInto(&out.Model)
+	if in.Tools != nil {
+		in, out := &in.Tools, &out.Tools
+		*out = make([]ToolName, len(*in))
+		copy(*out, *in)
+	}
 	if in.Limits != nil {
 		in, out := &in.Limits, &out.Limits
 		*out = new(Limits)

@@ -4,7 +4,9 @@ package agent
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/agentsession-dev/operator/internal/agent/eventlog"
@@ -16,8 +18,11 @@ import (
 // headerOf is everything in front of the messages. It depends on the configuration alone,
 // never on mode, approval or what tools run on.
 func headerOf(c wire.Config) eventlog.RequestHeader {
-	var tools []model.ToolSpec
-	for _, t := range tool.All() {
+	tools := []model.ToolSpec{}
+	for _, t := range tool.All() { // in this order, whatever that of the configuration is
+		if len(c.Tools) > 0 && !slices.Contains(c.Tools, t.Name) {
+			continue
+		}
 		tools = append(tools, model.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Schema})
 	}
 	return eventlog.RequestHeader{
@@ -50,4 +55,23 @@ func (f *fold) planHeader(c wire.Config) []entry {
 		return nil
 	}
 	return []entry{{eventlog.TypeRequestHeader, want}}
+}
+
+// refuseOthers keeps calls of tools from running that the model was not offered. What it was offered
+// stands in the logged header, whatever the configuration says by now.
+func (f *fold) refuseOthers(calls []work) error {
+	var offered []model.ToolSpec
+	if err := json.Unmarshal(f.header.Tools, &offered); err != nil {
+		return fmt.Errorf("reading the logged tools: %w", err)
+	}
+	var names []string
+	for _, t := range offered {
+		names = append(names, t.Name)
+	}
+	for i, w := range calls {
+		if !slices.Contains(names, w.name) {
+			calls[i].err = fmt.Errorf("there is no tool named %.60q in this session; the tools are %s", w.name, strings.Join(names, ", "))
+		}
+	}
+	return nil
 }

@@ -178,6 +178,12 @@ func (a *Agent) useAnswer(ctx context.Context, answer model.Answer) error {
 
 // finishStep runs calls and ends their step.
 func (a *Agent) finishStep(ctx context.Context, calls []work) error {
+	a.mu.Lock()
+	err := a.f.refuseOthers(calls)
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if err := a.runCalls(ctx, calls); err != nil {
 		return err
 	}

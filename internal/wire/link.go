@@ -56,7 +56,10 @@ type Config struct {
 	SystemPrompt string `json:"systemPrompt,omitempty"` // the class's
 	Instructions string `json:"instructions,omitempty"` // the session's, appended
 	Model        Model  `json:"model"`
-	Workspace    string `json:"workspace"` // the canonical path of the workspace in the tools containers
+	// Tools are the names of those that the model is offered. Empty is all; a name that is not known
+	// offers nothing.
+	Tools     []string `json:"tools,omitempty"`
+	Workspace string   `json:"workspace"` // the canonical path of the workspace in the tools containers
 	// MinimumLevel is what the node must enforce before any call starts; unset or unknown is Full.
 	MinimumLevel Level `json:"minimumLevel,omitempty"`
 

@@ -36,7 +36,7 @@ var renderings = map[string][]string{
 		"--set", "admission.rights=false", "--set", "admission.sealPods=true", "--set", "users.modes={read-only}", "--set", "users.networkOpen=false",
 		"--set", "users.classes={strict,loose}", "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
 		"--set", "defaultClass.runtimeClassName=gvisor", "--set", "defaultClass.scheduling.priorityClassName=batch", "--set", "defaultClass.scheduling.nodeSelector.agents=only",
-		"--set", "defaultClass.security.toolsUser=1001", "--set", "defaultClass.egress.modelCIDRs={203.0.113.7/32}", "--set", "defaultClass.egress.dns.type=None", "--set", "defaultClass.storage.type=EmptyDir", "--set", "defaultClass.storage.size=5Gi",
+		"--set", "defaultClass.security.toolsUser=1001", "--set", "defaultClass.tools={read,grep}", "--set", "defaultClass.egress.modelCIDRs={203.0.113.7/32}", "--set", "defaultClass.egress.dns.type=None", "--set", "defaultClass.storage.type=EmptyDir", "--set", "defaultClass.storage.size=5Gi",
 	}, withModel...),
 }
 
