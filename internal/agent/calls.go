@@ -94,7 +94,7 @@ func (a *Agent) runCall(ctx context.Context, w work) error {
 		return a.answerCall(w.id, eventlog.OutcomeNotStarted, "not started: "+stopText(ctx)+". Nothing happened.")
 	}
 	exited, out, err := a.wait(ctx, p)
-	p.stop, p.unheard, p.whole = stopText(ctx), a.unheard(), p.output.keep()
+	p.stop, p.unheard, p.whole = stopText(ctx), a.unheard(), p.output.keep() && a.readsBack()
 	return a.finish(w, p, func() eventlog.ToolResult { return resultOf(w, p, exited, out, err) })
 }
 

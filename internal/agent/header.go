@@ -57,16 +57,25 @@ func (f *fold) planHeader(c wire.Config) []entry {
 	return []entry{{eventlog.TypeRequestHeader, want}}
 }
 
-// refuseOthers keeps calls of tools from running that the model was not offered. What it was offered
-// stands in the logged header, whatever the configuration says by now.
-func (f *fold) refuseOthers(calls []work) error {
-	var offered []model.ToolSpec
-	if err := json.Unmarshal(f.header.Tools, &offered); err != nil {
-		return fmt.Errorf("reading the logged tools: %w", err)
+// offered are the names of the tools that the model has. They stand in the logged header, whatever the
+// configuration says by now.
+func (f *fold) offered() ([]string, error) {
+	var tools []model.ToolSpec
+	if err := json.Unmarshal(f.header.Tools, &tools); err != nil {
+		return nil, fmt.Errorf("reading the logged tools: %w", err)
 	}
 	var names []string
-	for _, t := range offered {
+	for _, t := range tools {
 		names = append(names, t.Name)
+	}
+	return names, nil
+}
+
+// refuseOthers keeps calls of tools from running that the model was not offered.
+func (f *fold) refuseOthers(calls []work) error {
+	names, err := f.offered()
+	if err != nil {
+		return err
 	}
 	for i, w := range calls {
 		if !slices.Contains(names, w.name) {
@@ -74,4 +83,12 @@ func (f *fold) refuseOthers(calls []work) error {
 		}
 	}
 	return nil
+}
+
+// readsBack reports whether the model has the tool by which it would read back what a call wrote.
+func (a *Agent) readsBack() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	names, err := a.f.offered()
+	return err == nil && slices.Contains(names, "read")
 }

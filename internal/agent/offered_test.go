@@ -71,3 +71,25 @@ func TestTheToolsThatAreOffered(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A model that cannot read back what a call wrote is not told to.
+func TestACutOutputThatCannotBeReadBackSaysSo(t *testing.T) {
+	for tools, want := range map[string]bool{"bash": false, "bash read": true} {
+		model := newEndpoint(t, func(_ int, r chatRequest) reply {
+			if r.lastSaid().Role == "tool" {
+				return reply{text: "I see"}
+			}
+			return reply{calls: []chatCall{bash("c1", "yes")}}
+		})
+		s := start(t, model, echo(strings.Repeat("yes\n", 1<<18), 0), func(s *session) { s.desired.Config.Tools = strings.Fields(tools) })
+		s.switchTo(policy.ReadOnly)
+		s.say("m1", "go")
+		got := model.seen()[1].last().Content
+		if !strings.Contains(got, "bytes are left out here") || strings.Contains(got, "the tool read has all of it") != want {
+			t.Errorf("with the tools %s the result has %d bytes; it should name the tool read: %t", tools, len(got), want)
+		}
+		if err := s.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
