@@ -19,6 +19,11 @@ import (
 // was asked nothing that no log has.
 func TestChaos(t *testing.T) {
 	t.Logf("seed %d, for %s", *seed, *duration)
+	t.Cleanup(func() { // where something failed, it can be looked at until the next run
+		if !t.Failed() {
+			_, _ = kube.Kubectl(context.WithoutCancel(t.Context()), "delete", "namespace", namespace, "--wait", "--timeout=90s")
+		}
+	})
 	random := rand.New(rand.NewPCG(uint64(*seed), 0))
 	dir := t.TempDir()
 	sessions := []*session{
