@@ -79,7 +79,7 @@ func TestChaos(t *testing.T) {
 	written()
 	observer.checkRemoved()
 	ledger.check(t, accounts, ended+1)
-	checkProofs(t, all)
+	checkProofs(t, all, accounts)
 }
 
 // evict fills the EmptyDir of a session: the kubelet ends its pod, and with it the session, for
@@ -122,10 +122,16 @@ func suspendAndResume(t *testing.T, s *session) {
 	s.settle(t)
 }
 
-// checkProofs checks that narrowings were put to the test at all.
-func checkProofs(t *testing.T, sessions []*session) {
+// checkProofs checks that commands and narrowings were put to the test at all.
+func checkProofs(t *testing.T, sessions []*session, accounts []*account) {
 	t.Helper()
-	n := 0
+	n, succeeded := 0, 0
+	for _, a := range accounts {
+		succeeded += a.succeeded
+	}
+	if succeeded == 0 {
+		t.Error("no command of any session has succeeded")
+	}
 	for _, s := range sessions {
 		n += s.proofs
 	}
