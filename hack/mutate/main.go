@@ -52,6 +52,7 @@ type options struct {
 	jobs   int
 	checks int
 	seed   uint64
+	dry    bool
 }
 
 func main() {
@@ -60,6 +61,7 @@ func main() {
 	flag.IntVar(&o.jobs, "jobs", 2, "how many run at once")
 	flag.IntVar(&o.checks, "checks", 500, "how many random histories a property test makes")
 	flag.Uint64Var(&o.seed, "seed", 1, "what they begin with")
+	flag.BoolVar(&o.dry, "dry", false, "run no test: see that every mutation fits and compiles")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -83,8 +85,10 @@ func run(ctx context.Context, o options) error {
 	if len(chosen) == 0 {
 		return errors.New("no mutation has such a name")
 	}
-	if err := unchanged(ctx, o, chosen); err != nil {
-		return err
+	if !o.dry {
+		if err := unchanged(ctx, o, chosen); err != nil {
+			return err
+		}
 	}
 	dir, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
@@ -115,27 +119,33 @@ func run(ctx context.Context, o options) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted after %d of %d", done.Load(), len(chosen))
 	}
-	return summary(chosen, verdicts)
+	return summary(chosen, verdicts, o)
 }
 
 // verdict is what became of a mutation.
 type verdict struct{ word, detail string }
 
-const killed = "killed"
+const (
+	killed = "killed"
+	built  = "built" // and not tried
+)
 
-func summary(chosen []mutation, verdicts []verdict) error {
-	n := 0
+func summary(chosen []mutation, verdicts []verdict, o options) error {
+	n, good := 0, killed
+	if o.dry {
+		good = built
+	}
 	var bad []string
 	for i, v := range verdicts {
-		if v.word == killed {
+		if v.word == good {
 			n++
 			continue
 		}
 		bad = append(bad, chosen[i].name+": "+v.word)
 	}
-	fmt.Printf("%d of %d mutations are killed\n", n, len(chosen))
+	fmt.Printf("%d of %d mutations are %s\n", n, len(chosen), good)
 	if len(bad) > 0 {
-		return fmt.Errorf("not killed:\n  %s", strings.Join(bad, "\n  "))
+		return fmt.Errorf("not %s:\n  %s", good, strings.Join(bad, "\n  "))
 	}
 	return nil
 }
@@ -189,6 +199,12 @@ func try(ctx context.Context, o options, m mutation, dir string) verdict {
 	overlay, err := m.overlay(dir)
 	if err != nil {
 		return verdict{"misfit", ": " + err.Error()}
+	}
+	if o.dry {
+		if out, err := exec.CommandContext(ctx, "go", "build", "-overlay="+overlay, "./"+filepath.Dir(m.file)).CombinedOutput(); err != nil {
+			return verdict{"broken", ":\n" + string(out)}
+		}
+		return verdict{built, ""}
 	}
 	text, err := test(ctx, o, m.testsOf(), strings.Split(m.tests, "|"), overlay)
 	by := failed.FindAllStringSubmatch(text, -1)
