@@ -87,9 +87,13 @@ func slimStatuses(all []corev1.ContainerStatus) {
 	}
 }
 
+// slimContainers leaves the arguments of the agent alone: from them is read which pod it is of.
 func slimContainers(all []corev1.Container) []corev1.Container {
 	var slim []corev1.Container
 	for _, c := range all {
+		if c.Name != podspec.AgentContainer {
+			c.Args = nil
+		}
 		slim = append(slim, corev1.Container{Name: c.Name, Image: c.Image, Args: c.Args})
 	}
 	return slim

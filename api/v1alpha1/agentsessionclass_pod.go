@@ -92,4 +92,33 @@ type Security struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	FSGroup *int64 `json:"fsGroup,omitempty"`
+
+	// writableRootFilesystem gives the container of the wider modes a root file system that
+	// can be written where the image lets toolsUser: under danger-full-access calls can then
+	// change it, until the container is started anew. In workspace-write they still modify
+	// files in the workspace and temporary areas alone, and may change mode and times of
+	// what is toolsUser's elsewhere. read-only is not concerned: its container's root file
+	// system is read-only in any case, and so are those of all others. What calls write counts as
+	// the container's ephemeral-storage. Where ceiling.maxMode is read-only there is no such
+	// container. Default: false.
+	// +optional
+	WritableRootFilesystem bool `json:"writableRootFilesystem,omitempty"`
+}
+
+// Variable is one of the environment.
+type Variable struct {
+	// name of the variable. It takes the place of one of the same name that commands have
+	// otherwise, such as PATH, LANG or TERM.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['HOME', 'TMPDIR', 'ENV', 'SHELLOPTS', 'IFS', 'PWD', 'SHLVL', 'UID', 'EUID', 'PPID', '_']) && !self.matches('^(BASH|GIT_CONFIG|LD_)')",message="HOME, TMPDIR, ENV, SHELLOPTS, IFS, PWD, SHLVL, UID, EUID, PPID, _ and what begins with BASH, GIT_CONFIG or LD_ belong to the sandbox and the shell: take the variable out"
+	Name string `json:"name"`
+
+	// value as it stands here: nothing in it is replaced. Everybody can read it who may read
+	// classes or pods, and so can the model: it is no place for secrets. Unset: empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^[^\x00]*$`
+	Value string `json:"value,omitempty"`
 }

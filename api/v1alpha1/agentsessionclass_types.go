@@ -41,7 +41,7 @@ type AgentSessionClass struct {
 
 	// spec is how the sessions of this class run. What a change does to sessions
 	// that run already: model, systemPrompt, images, resources, security,
-	// runtimeClassName, scheduling and
+	// runtimeClassName, scheduling, terminationGracePeriodSeconds, env and
 	// storage hold for pods and sessions that start later, but for where the model
 	// is (baseURL, caBundle), which holds from the next request; the ceiling and
 	// the limits hold at once.
@@ -82,6 +82,24 @@ type AgentSessionClassSpec struct {
 	// scheduling says where the pods run.
 	// +optional
 	Scheduling Scheduling `json:"scheduling,omitzero"`
+
+	// terminationGracePeriodSeconds is how long the containers of a pod that is ended have to
+	// end in order, before they are killed: the tools stop what runs, then the agent
+	// finishes its log. The pod of a tools container that does not confirm a narrowing is
+	// ended sooner. Unset: 30.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	TerminationGracePeriodSeconds int64 `json:"terminationGracePeriodSeconds,omitempty"`
+
+	// env are variables that commands (bash, terminal) find in their environment in every
+	// mode. A Git source of the workspace is fetched with those of them that name proxies
+	// and certificate authorities. The environment of the tools image is not used for commands.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Env []Variable `json:"env,omitempty"`
 
 	// storage is the volume that holds log and workspace. Unset: an EmptyDir of
 	// 1Gi. A session may choose its own.

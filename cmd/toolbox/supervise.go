@@ -24,6 +24,10 @@ func supervise(args []string) int {
 	flags.StringVar(&s.CtlDir, "ctl-dir", wire.CtlDir, "directory with the agent's lock and socket")
 	flags.StringVar(&s.Workspace, "workspace", wire.Workspace, "the workspace, an absolute path")
 	flags.DurationVar(&s.AgentTimeout, "agent-timeout", 30*time.Second, "how long to live without an agent")
+	flags.Func("env", "`NAME=VALUE` in the environment of commands; as often as there are such", func(v string) error {
+		s.Variables = append(s.Variables, v)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}

@@ -76,6 +76,9 @@ func tools(in Input) []*corev1ac.ContainerApplyConfiguration {
 		mount(volumeShm, "/dev/shm"),
 		mount(volumeTmp, "/tmp"),
 	)
+	if in.Class.Spec.Security.WritableRootFilesystem {
+		rw.SecurityContext.WithReadOnlyRootFilesystem(false) // here alone: no read-only call runs in it
+	}
 	return []*corev1ac.ContainerApplyConfiguration{ro, rw}
 }
 
@@ -85,6 +88,7 @@ func toolsContainer(in Input, name string, r v1alpha1.Resources) *corev1ac.Conta
 		WithImage(in.toolsImage()).
 		WithCommand(toolboxProgram, "supervise").
 		WithArgs("--container", name, "--ctl-dir", wire.CtlDir, "--workspace", wire.Workspace).
+		WithArgs(commandVariables(in)...).
 		WithEnv(corev1ac.EnvVar().WithName("HOME").WithValue(wire.HomeDir)).
 		WithWorkingDir("/").
 		// Where it is by default, calls could set its time, and with full access write it.

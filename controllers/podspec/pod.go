@@ -41,7 +41,7 @@ func pod(in Input) *corev1ac.PodApplyConfiguration {
 		WithLabels(map[string]string{"sidecar.istio.io/inject": "false"}).
 		WithAnnotations(annotations(in)).
 		WithOwnerReferences(owner(in.Session)).
-		WithSpec(confinedPod(in, scheduled(in, corev1ac.PodSpec()).
+		WithSpec(confinedPod(in, ending(in, scheduled(in, corev1ac.PodSpec())).
 			WithRestartPolicy(corev1.RestartPolicyAlways).
 			WithInitContainers(agent(in)).
 			WithInitContainers(workspace(in)...).

@@ -67,8 +67,22 @@ var cases = map[string]func(*Input){
 	"empty-source": func(in *Input) {
 		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceEmpty}}
 	},
-	"runtime-class": func(in *Input) { in.Class.Spec.RuntimeClassName = "gvisor" },
-	"scheduling":    func(in *Input) { in.Class.Spec.Scheduling = everywhere() },
+	"runtime-class":            func(in *Input) { in.Class.Spec.RuntimeClassName = "gvisor" },
+	"scheduling":               func(in *Input) { in.Class.Spec.Scheduling = everywhere() },
+	"termination-grace-period": func(in *Input) { in.Class.Spec.TerminationGracePeriodSeconds = 90 },
+	"environment": func(in *Input) {
+		in.Class.Spec.Env = []v1alpha1.Variable{{Name: "PATH", Value: "/opt/go/bin:/usr/bin:/bin"}, {Name: "PRICE", Value: "$5 $(HOME) $$"}, {Name: "CI"}}
+		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceGit, Git: &v1alpha1.GitSource{
+			URL: "https://git.example.com/team/project.git",
+		}}}
+	},
+	"writable-root-filesystem": func(in *Input) {
+		in.Class.Spec.Security.WritableRootFilesystem = true
+		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceConfigMap, ConfigMap: &v1alpha1.ConfigMapSource{Name: "inputs"}}}
+	},
+	"writable-root-filesystem-of-a-read-only-class": func(in *Input) {
+		in.Class.Spec.Security.WritableRootFilesystem, in.Class.Spec.Ceiling.MaxMode = true, v1alpha1.ModeReadOnly
+	},
 	"tools-image-of-the-session": func(in *Input) {
 		in.Session.Spec.ToolsImage = "registry.example/team/go:1.26"
 		in.Session.Spec.Workspace = &v1alpha1.Workspace{Source: &v1alpha1.WorkspaceSource{Type: v1alpha1.SourceConfigMap, ConfigMap: &v1alpha1.ConfigMapSource{Name: "inputs"}}}
@@ -284,7 +298,8 @@ func TestNoGoldenFileIsOrphaned(t *testing.T) {
 func TestToolsContainersAreKeptApart(t *testing.T) {
 	for name, mutate := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := typedPod(t, input(mutate))
+			in := input(mutate)
+			pod := typedPod(t, in)
 			secrets := map[string]bool{}
 			for _, v := range pod.Spec.Volumes {
 				secrets[v.Name] = v.Secret != nil
@@ -295,6 +310,9 @@ func TestToolsContainersAreKeptApart(t *testing.T) {
 			for _, c := range pod.Spec.Containers {
 				if len(c.EnvFrom) > 0 || slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil }) {
 					t.Errorf("%s takes variables from elsewhere", c.Name)
+				}
+				if root := c.SecurityContext.ReadOnlyRootFilesystem; !*root && (c.Name != wire.ToolsRW || !in.Class.Spec.Security.WritableRootFilesystem) {
+					t.Errorf("%s can write to its root file system", c.Name)
 				}
 				for _, m := range c.VolumeMounts {
 					if secrets[m.Name] || m.SubPath == "log" || (m.Name == volumeData && m.SubPath != "workspace") {
@@ -308,6 +326,11 @@ func TestToolsContainersAreKeptApart(t *testing.T) {
 			for _, m := range pod.Spec.InitContainers[0].VolumeMounts {
 				if m.Name == volumeData && m.SubPath != "log" || m.Name == volumeSourceKey {
 					t.Errorf("the agent mounts %s at %s", m.Name, m.MountPath)
+				}
+			}
+			for _, c := range pod.Spec.InitContainers {
+				if !*c.SecurityContext.ReadOnlyRootFilesystem {
+					t.Errorf("%s can write to its root file system", c.Name)
 				}
 			}
 			for _, c := range pod.Spec.InitContainers[1:] {

@@ -34,6 +34,7 @@ func workspace(in Input) []*corev1ac.ContainerApplyConfiguration {
 		WithWorkingDir("/").
 		WithTerminationMessagePath(corev1.TerminationMessagePathDefault).
 		WithTerminationMessagePolicy(corev1.TerminationMessageReadFile).
+		WithEnv(fetchVariables(in)...).
 		WithResources(resources(in.Class.Spec.Resources.ToolsRW)).
 		WithVolumeMounts(
 			readOnly(mount(volumeToolbox, wire.ToolboxDir)),

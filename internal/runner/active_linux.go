@@ -106,7 +106,8 @@ func (c *active) performInTerminal(r *call.Running) *wire.Exited {
 // passes here runs before the epoch's end or not at all.
 func (c *active) launch(terminal *os.File) *refusal {
 	s := c.session
-	o := call.Order{Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace, Version: c.start.Version, Decoded: c.args}
+	o := call.Order{Profile: c.start.Profile, Tool: c.start.Tool, Arguments: c.start.Arguments, Workspace: s.stands.workspace, Version: c.start.Version,
+		Variables: s.stands.variables, Decoded: c.args}
 	var r *call.Running
 	var err error
 	c.ooms = outOfMemory(cgroups)

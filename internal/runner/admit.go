@@ -19,6 +19,7 @@ type standing struct {
 	enforcement wire.Enforcement
 	epoch       wire.Epoch
 	bound       policy.Profile
+	variables   []string // of commands
 }
 
 // most is how many calls may run at once. Without scopes they could signal one another,

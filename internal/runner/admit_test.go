@@ -30,7 +30,7 @@ func order(change func(*wire.Start)) *wire.Start {
 }
 
 func TestAdmit(t *testing.T) {
-	stands := standing{wire.ToolsRW, "/workspace", full, wire.Epoch{Boot: 2, Counter: 1}, policy.Profile{Mode: policy.WorkspaceWrite}}
+	stands := standing{wire.ToolsRW, "/workspace", full, wire.Epoch{Boot: 2, Counter: 1}, policy.Profile{Mode: policy.WorkspaceWrite}, nil}
 	weak := stands
 	weak.enforcement = wire.Enforcement{Level: wire.LevelFiles, LandlockABI: 5, Detail: "Landlock has ABI 5"}
 	weaker := stands

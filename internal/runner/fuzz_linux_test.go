@@ -137,7 +137,7 @@ func FuzzAdmit(f *testing.F) {
 		}
 		bound := policy.Profile{Mode: policy.Mode(mode % 3), Network: policy.Network(network % 2)}
 		for _, container := range []string{wire.ToolsRO, wire.ToolsRW} {
-			stands := standing{container, "/workspace", full, wire.Epoch{Boot: 2, Counter: 1}, bound}
+			stands := standing{container, "/workspace", full, wire.Epoch{Boot: 2, Counter: 1}, bound, nil}
 			c, refusal := stands.admit(&st)
 			if refusal != nil {
 				continue

@@ -23,6 +23,7 @@ type Supervisor struct {
 	CtlDir       string        // where the agent has its lock and its socket
 	Workspace    string        // absolute
 	AgentTimeout time.Duration // how long it lives without an agent
+	Variables    []string      // NAME=VALUE, in the environment of commands
 	Log          *slog.Logger
 
 	// Probe finds out what can be enforced; nil means package runner's Probe.
@@ -69,7 +70,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		stands := standing{s.Container, s.Workspace, e, c.welcome.Epoch, c.welcome.Bound}
+		stands := standing{s.Container, s.Workspace, e, c.welcome.Epoch, c.welcome.Bound, s.Variables}
 		s.Log.Info("Serving the agent", "epoch", stands.epoch.String(), "mode", stands.bound.Mode.String())
 		err = newSession(c, r, stands).serve(ctx)
 		s.Log.Info("The connection to the agent ended", "reason", fmt.Sprint(err))
@@ -84,6 +85,11 @@ func (s *Supervisor) check() error {
 	}
 	if !filepath.IsAbs(s.Workspace) || filepath.Clean(s.Workspace) != s.Workspace || s.Workspace == "/" {
 		return fmt.Errorf("the workspace %q must be an absolute path below /", s.Workspace)
+	}
+	for _, v := range s.Variables {
+		if err := call.CheckVariable(v); err != nil {
+			return err
+		}
 	}
 	if s.AgentTimeout <= 0 {
 		return errors.New("the agent time-out must be more than nothing")

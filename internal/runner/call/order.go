@@ -19,7 +19,8 @@ type Order struct {
 	Tool      string
 	Arguments string // canonical JSON
 	Workspace string
-	Version   string // see wire.Start
+	Version   string   // see wire.Start
+	Variables []string // of the class, NAME=VALUE, for commands; file tools need none
 
 	// Decoded are the arguments, where they have been decoded and found canonical before.
 	Decoded tool.Arguments

@@ -24,16 +24,16 @@ func TestAnOrderComesAsItWent(t *testing.T) {
 		want  program
 	}{
 		"a command": {
-			Order{profile, "bash", `{"command":"a<b","cwd":"sub"}`, "/workspace", "any", nil},
+			Order{profile, "bash", `{"command":"a<b","cwd":"sub"}`, "/workspace", "any", nil, nil},
 			program{argv: []string{"bash", "-c", "a<b"}, env: Environment("/workspace"), dir: "/workspace/sub"},
 		},
 		"a file tool": {
-			Order{profile, "read", `{"path":"a"}`, "/workspace", "any", nil},
+			Order{profile, "read", `{"path":"a"}`, "/workspace", "any", nil, nil},
 			program{path: self, argv: []string{"toolbox", "tool", "read", "/workspace", "any"}, env: Environment("/workspace"), dir: "/workspace", stdin: []byte(`{"path":"a"}`)},
 		},
 		"a terminal": {
-			Order{profile, "terminal", `{"action":"open","command":"top"}`, "/workspace", "", nil},
-			program{argv: []string{"bash", "-c", "top"}, env: Environment("/workspace"), dir: "/workspace", terminal: true},
+			Order{profile, "terminal", `{"action":"open","command":"top"}`, "/workspace", "", []string{"A=b", "LANG=de_DE.UTF-8"}, nil},
+			program{argv: []string{"bash", "-c", "top"}, env: Environment("/workspace", "A=b", "LANG=de_DE.UTF-8"), dir: "/workspace", terminal: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,8 +148,30 @@ func TestTheEnvironmentIsTheAllowList(t *testing.T) {
 	if diff := cmp.Diff(want, Environment("/w")); diff != "" {
 		t.Errorf("Environment() (-want +got):\n%s", diff)
 	}
+	own := slices.Clone(want)
+	own[0], own[2] = "PATH=/opt/go/bin:/usr/bin:/bin", "LANG=de_DE.UTF-8"
+	if diff := cmp.Diff(append(own, "CI=", "X=a=b c"), Environment("/w", "LANG=de_DE.UTF-8", "CI=", "PATH=/opt/go/bin:/usr/bin:/bin", "X=a=b c")); diff != "" {
+		t.Errorf("Environment() with variables of a class (-want +got):\n%s", diff)
+	}
 	if slices.ContainsFunc(Environment("/w"), func(v string) bool { return strings.Contains(v, os.Getenv("API_KEY")) }) {
 		t.Error("a variable of the supervisor is in it")
+	}
+}
+
+func TestVariablesThatAreNotTheClasssToSet(t *testing.T) {
+	for _, v := range []string{"PATH=/opt/bin", "LANG=", "TERM=xterm", "HTTPS_PROXY=http://proxy:3128", "_x1=\n$(y)", "HOMEBREW=a=b", "GIT_SSL_CAINFO=/etc/ca"} {
+		if err := CheckVariable(v); err != nil {
+			t.Errorf("%q: %v", v, err)
+		}
+	}
+	for _, v := range []string{
+		"", "=", "=x", "CI", "1=x", "A B=x", "A-B=x", "ä=x", "A=\x00", "HOME=/workspace", "TMPDIR=/workspace", "_=x", "PWD=/", "UID=0",
+		"BASH_ENV=/workspace/x", "BASH_FUNC_ls%%=() { :; }", "ENV=/workspace/x", "SHELLOPTS=xtrace", "IFS=x",
+		"LD_PRELOAD=/workspace/x.so", "LD_LIBRARY_PATH=/workspace", "GIT_CONFIG_COUNT=0", "GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_CONFIG_GLOBAL=/workspace/x",
+	} {
+		if CheckVariable(v) == nil {
+			t.Errorf("%q may be set", v)
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentsession-dev/operator/internal/tool"
-	"github.com/agentsession-dev/operator/internal/wire"
 )
 
 // Selftest is the name of the order that runs nothing: it exists to try the path itself.
@@ -33,22 +32,6 @@ type program struct {
 const MaxCommand = 128<<10 - 1
 
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-// Environment is all that a call finds in its environment. It is built from this
-// list and from nothing that the supervisor has in its own.
-func Environment(workspace string) []string {
-	return []string{
-		"PATH=" + searchPath,
-		"HOME=" + wire.HomeDir,
-		"LANG=C.UTF-8",
-		"TERM=dumb",
-		"TMPDIR=" + filepath.Dir(wire.HomeDir),
-		// The workspace belongs to another user than the one git runs as.
-		"GIT_CONFIG_COUNT=1",
-		"GIT_CONFIG_KEY_0=safe.directory",
-		"GIT_CONFIG_VALUE_0=" + workspace,
-	}
-}
 
 func programFor(o Order) (program, error) {
 	p := program{path: self, env: Environment(o.Workspace), dir: o.Workspace}
@@ -74,6 +57,7 @@ func programFor(o Order) (program, error) {
 		p.stdin = []byte(o.Arguments)
 		return p, nil
 	}
+	p.env = Environment(o.Workspace, o.Variables...)
 	if !filepath.IsAbs(p.dir) {
 		p.dir = filepath.Join(o.Workspace, p.dir)
 	}

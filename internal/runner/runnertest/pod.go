@@ -91,7 +91,9 @@ type Container struct {
 
 // Options of a container, beside what the pod says.
 type Options struct {
-	WritableMount bool // mount the workspace writable in tools-ro too
+	WritableMount bool     // mount the workspace writable in tools-ro too
+	WritableRoot  bool     // the root file system is writable, and its top the tools' user's
+	Variables     []string // NAME=VALUE of the class
 	AgentTimeout  time.Duration
 	Command       []string      // instead of supervise
 	NoLandlock    syscall.Errno // what the kernel answers to the calls of Landlock; 0: as it is
@@ -122,6 +124,9 @@ func (p *Pod) Run(container string, o Options) (*Container, error) {
 	command := o.Command
 	if command == nil {
 		command = []string{"/toolbox/toolbox", "supervise", "--container", container, "--agent-timeout", o.AgentTimeout.String()}
+	}
+	for _, v := range o.Variables {
+		command = append(command, "--env", v)
 	}
 	// The shell becomes the first process, and by exec the supervisor.
 	args := append([]string{"--pid", "--mount", "--ipc", "--net", "--uts", "--fork", "--propagation", "private",
@@ -176,7 +181,12 @@ func (p *Pod) script(container string, o Options) string {
 	} else {
 		add("mount --bind %s tmp; mount --bind %s dev/shm", p.Path("tmp"), p.Path("shm"))
 	}
-	add("pivot_root . old; cd /; umount -l old; rmdir old; mount -o remount,ro /")
+	add("pivot_root . old; cd /; umount -l old; rmdir old")
+	if o.WritableRoot {
+		add("echo there > /there; chown %[1]d:%[1]d / /there", ToolsUser)
+	} else {
+		add("mount -o remount,ro /")
+	}
 	id := strconv.Itoa(ToolsUser)
 	add(`exec setpriv --reuid %s --regid %s --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs -- "$@"`, id, id)
 	return b.String()

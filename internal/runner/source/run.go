@@ -52,7 +52,7 @@ func (g *Git) runner(workspace string) (*runner, error) {
 	}
 	program, err := lookUp("git")
 	if err != nil {
-		return nil, act("%v: the class's tools image must have git where a workspace.source is of type Git", err)
+		return nil, act("%v: the tools image must have git where a workspace.source is of type Git", err)
 	}
 	scheme, _, _ := strings.Cut(g.URL, "://")
 	r := &runner{program: program, dir: workspace, config: append(slices.Clone(settings), "safe.directory="+workspace), timeout: cmp.Or(g.Timeout, 30*time.Minute)}

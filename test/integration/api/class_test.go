@@ -4,6 +4,7 @@ package api
 
 import (
 	"encoding/pem"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,6 +23,7 @@ const (
 	urlRule      = "baseURL must be a URL with a scheme and a host, without user, query and fragment"
 	patternRule  = "a pattern must be an image with * for what may differ"
 	registryRule = "a pattern must have no * before its first slash"
+	variableRule = "_ and what begins with BASH, GIT_CONFIG or LD_ belong to the sandbox and the shell"
 	usersRule    = "agentUser and toolsUser must differ (65532 and 65533 where unset)"
 )
 
@@ -124,6 +126,25 @@ func TestClassesThatAreRefusedOrAdmitted(t *testing.T) {
 		"a limit at its request":   {set("spec.resources.agent", object{"requests": object{"memory": "1Gi"}, "limits": object{"memory": "1024Mi"}}), ""},
 		"a negative request":       {set("spec.resources.agent", object{"requests": object{"cpu": "-1"}}), "no request may be negative"},
 		"a negative limit":         {set("spec.resources.agent", object{"limits": object{"cpu": "-1"}}), "no limit may be negative"},
+		"a writable root":          {set("spec.security.writableRootFilesystem", true), ""},
+		"time to end":              {set("spec.terminationGracePeriodSeconds", int64(60)), ""},
+		"variables":                {variables("PATH", "/opt/bin:/usr/bin", "LANG", "", "HTTPS_PROXY", "http://proxy:3128", "_X1", "$(x)\n"), ""},
+		"a variable of a blank":    {variables("A B", "x"), "spec.env[0].name: Invalid value"},
+		"a variable of a number":   {variables("1A", "x"), "spec.env[0].name: Invalid value"},
+		"a variable of no name":    {variables("", "x"), "spec.env[0].name: Invalid value"},
+		"a variable of two lines":  {variables("A\n", "x"), "spec.env[0].name: Invalid value"},
+		"a variable with its end":  {variables("A", "x\x00y"), "spec.env[0].value: Invalid value"},
+		"a variable's huge name":   {variables(strings.Repeat("A", 129), "x"), "spec.env[0].name: Too long"},
+		"a variable's huge value":  {variables("A", strings.Repeat("x", 2049)), "spec.env[0].value: Too long"},
+		"a variable twice":         {variables("A", "x", "A", "y"), "Duplicate value"},
+		"the home directory":       {variables("HOME", "/workspace"), variableRule},
+		"the temporary directory":  {variables("TMPDIR", "/workspace"), variableRule},
+		"what bash runs first":     {variables("BASH_ENV", "/workspace/x"), variableRule},
+		"what sh runs first":       {variables("ENV", "/workspace/x"), variableRule},
+		"what the linker loads":    {variables("LD_PRELOAD", "/workspace/x.so"), variableRule},
+		"what git is told":         {variables("GIT_CONFIG_COUNT", "0"), variableRule},
+		"what the shell sets":      {variables("_", "x"), variableRule},
+		"too many variables":       {set("spec.env", many(33)), "spec.env: Too many"},
 		"history and updates":      {both(set("spec.history", object{"messages": int64(0)}), set("spec.updateStrategy", "WhenIdle")), ""},
 		"less history than none":   {set("spec.history", object{"messages": int64(-1)}), "spec.history.messages: Invalid value"},
 		"an unknown strategy":      {set("spec.updateStrategy", "Always"), `supported values: "WhenIdle", "OnRestart"`},
@@ -154,6 +175,22 @@ func TestAClassCanChange(t *testing.T) {
 
 func pemOf(kind string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte("what is inside the apiserver cannot read")}))
+}
+
+// variables are pairs of a name and a value.
+func variables(pairs ...string) edit {
+	var env []any
+	for p := range slices.Chunk(pairs, 2) {
+		env = append(env, object{"name": p[0], "value": p[1]})
+	}
+	return set("spec.env", env)
+}
+
+func many(n int) (env []any) {
+	for _, name := range numbered(n) {
+		env = append(env, object{"name": name})
+	}
+	return env
 }
 
 func numbered(n int) []any {
