@@ -139,7 +139,7 @@ func (c *lagging) requests(r *SessionReconciler, before, now client.Object) []re
 	case *v1alpha1.AgentSessionClass:
 		return r.sessionsOfClass(ctx, o)
 	case *metav1.PartialObjectMetadata:
-		if passes(before, now, ceilingChanged()) {
+		if passes(before, now, labelsChanged()) {
 			return r.sessionsOfNamespace(ctx, o)
 		}
 	case *corev1.PersistentVolumeClaim:

@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,18 +85,16 @@ func modeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// ceilingChanged lets through what may move the sessions of a namespace. At a start
-// every session is looked at anyway, and a label that is wrong is told again.
-func ceilingChanged() predicate.Predicate {
+// labelsChanged lets through what may move the sessions of a namespace: its labels hold its ceiling, and
+// classes select by them. At a start every session is looked at anyway, and a label that is wrong is told again.
+func labelsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
 			_, has := e.Object.GetLabels()[v1alpha1.MaxModeLabel]
 			return has
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, had := e.ObjectOld.GetLabels()[v1alpha1.MaxModeLabel]
-			after, has := e.ObjectNew.GetLabels()[v1alpha1.MaxModeLabel]
-			return had != has || before != after
+			return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },

@@ -36,6 +36,9 @@ func resolve(s *v1alpha1.AgentSession, class *v1alpha1.AgentSessionClass, namesp
 	}
 	model, refused := modelOf(s, class)
 	if refused == nil {
+		refused = namespaceOf(class, namespace)
+	}
+	if refused == nil {
 		refused = caBundleOf(class)
 	}
 	if refused == nil && pod == nil {

@@ -113,7 +113,7 @@ func (r *SessionReconciler) SetupWithManager(ctx context.Context, m ctrl.Manager
 		Watches(&v1alpha1.SessionMessage{}, handler.EnqueueRequestsFromMapFunc(sessionOfMessage),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{}, caused(causeMessage))).
 		Watches(&v1alpha1.AgentSessionClass{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfClass), builder.WithPredicates(caused(causeClass))).
-		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfNamespace), builder.WithPredicates(ceilingChanged(), caused(causeNamespace))).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.sessionsOfNamespace), builder.WithPredicates(labelsChanged(), caused(causeNamespace))).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(sessionOfClaim), builder.WithPredicates(caused(causeVolume))).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue.Store(&q)

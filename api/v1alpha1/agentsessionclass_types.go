@@ -43,8 +43,8 @@ type AgentSessionClass struct {
 	// that run already: model, systemPrompt, images, resources, security,
 	// runtimeClassName, scheduling, terminationGracePeriodSeconds, env and
 	// storage hold for pods and sessions that start later, but for where the model
-	// is (baseURL, caBundle), which holds from the next request; the ceiling and
-	// the limits hold at once.
+	// is (baseURL, caBundle), which holds from the next request; the ceiling,
+	// allowedNamespaces and the limits hold at once.
 	// +required
 	Spec AgentSessionClassSpec `json:"spec"`
 }
@@ -136,6 +136,12 @@ type AgentSessionClassSpec struct {
 	// at any time and hold at once.
 	// +optional
 	Defaults SessionDefaults `json:"defaults,omitzero"`
+
+	// allowedNamespaces says which namespaces may have sessions of this class. It holds
+	// at once: where one is not allowed any more, no pod starts; a session that runs
+	// goes on with the policy that it has, and gets no wider one. Unset: every namespace.
+	// +optional
+	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
 	// ceiling is the widest policy that sessions of this class may have.
 	// Lowering it narrows running sessions at once.

@@ -59,6 +59,9 @@ const (
 	// ReasonModelNotAllowed is set when the class does not allow the model that the
 	// spec names.
 	ReasonModelNotAllowed = "ModelNotAllowed"
+	// ReasonNamespaceNotAllowed is set when the class's allowedNamespaces do not select
+	// the session's namespace.
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	// ReasonCABundleInvalid is set when the class's model.caBundle is not made of
 	// certificates.
 	ReasonCABundleInvalid = "CABundleInvalid"

@@ -37,7 +37,7 @@ var renderings = map[string][]string{
 		"--set", "users.classes={strict,loose}", "--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
 		"--set", "defaultClass.security.writableRootFilesystem=true", "--set", "defaultClass.env[0].name=CI", "--set-string", "defaultClass.env[0].value=true", "--set", "defaultClass.terminationGracePeriodSeconds=60",
 		"--set", "defaultClass.runtimeClassName=gvisor", "--set", "defaultClass.scheduling.priorityClassName=batch", "--set", "defaultClass.scheduling.nodeSelector.agents=only",
-		"--set", "defaultClass.security.toolsUser=1001", "--set", "defaultClass.tools={read,grep}", "--set", "defaultClass.egress.modelCIDRs={203.0.113.7/32}", "--set", "defaultClass.egress.dns.type=None", "--set", "defaultClass.storage.type=EmptyDir", "--set", "defaultClass.storage.size=5Gi",
+		"--set", "defaultClass.security.toolsUser=1001", "--set", "defaultClass.tools={read,grep}", "--set", "defaultClass.allowedNamespaces.from=Selector", "--set", "defaultClass.allowedNamespaces.selector.matchLabels.agents=yes", "--set", "defaultClass.egress.modelCIDRs={203.0.113.7/32}", "--set", "defaultClass.egress.dns.type=None", "--set", "defaultClass.storage.type=EmptyDir", "--set", "defaultClass.storage.size=5Gi",
 	}, withModel...),
 }
 
