@@ -34,8 +34,9 @@ type mutation struct {
 	name     string
 	file     string
 	old, new string
-	pkg      string // of the tests; empty is that of the file
-	tests    string // a regular expression of whole names
+	also     [2]string // the same for another check that would notice; empty for most
+	pkg      string    // of the tests; empty is that of the file
+	tests    string    // a regular expression of whole names
 }
 
 // testsOf is the package of the tests.
@@ -230,11 +231,17 @@ func (m mutation) overlay(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n := strings.Count(string(source), m.old); n != 1 {
-		return "", fmt.Errorf("what is to be replaced stands %d times in %s, want once: %q", n, m.file, m.old)
+	text := string(source)
+	for _, r := range [][2]string{{m.old, m.new}, m.also} {
+		if n := strings.Count(text, r[0]); n != 1 && r[0] != "" {
+			return "", fmt.Errorf("what is to be replaced stands %d times in %s, want once: %q", n, m.file, r[0])
+		}
+		if r[0] != "" {
+			text = strings.Replace(text, r[0], r[1], 1)
+		}
 	}
 	changed := filepath.Join(dir, "changed.go")
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
+	if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
 		return "", err
 	}
 	path, err := filepath.Abs(m.file)

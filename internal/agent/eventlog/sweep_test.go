@@ -3,6 +3,7 @@
 package eventlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -285,6 +286,25 @@ func TestEveryOperationFails(t *testing.T) {
 		}
 	}
 	t.Logf("%d operations", ops)
+}
+
+// A log that is open is on disk, before anything is written to it: its directory, its name and its header.
+func TestAnOpenLogIsOnDisk(t *testing.T) {
+	dir := filepath.Join(memoryDir(t), "log")
+	m := &model{dir: dir, files: map[string]*modelFile{}}
+	o := testOptions()
+	o.disk = m
+	log, _, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.lock.Close()
+	if err := m.losePower(0); err != nil {
+		t.Fatal(err)
+	}
+	if all := segments(t, dir); len(all) != 1 || !bytes.HasSuffix(mustRead(t, all[0]), []byte("}\n")) {
+		t.Errorf("after the power went there are %v", all)
+	}
 }
 
 // What a stale writer adds while its successor starts is on disk before the
