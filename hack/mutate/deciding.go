@@ -56,4 +56,6 @@ var deciding = []mutation{
 		old: "if !s.enforcement.Level.AtLeast(wire.LevelFor(st.Profile.Mode)) {", new: "if false {", tests: "TestAdmit"},
 	{name: "supervisor: a terminal where nothing could end it", file: runnerDir + "admit.go",
 		old: "case !s.enforcement.Level.AtLeast(wire.LevelFull):", new: "case false:", tests: "TestAdmit"},
+	{name: "supervisor: an action that opens no terminal", file: runnerDir + "admit.go",
+		old: "case t.Action != tool.Open:", new: "case false && t.Action != tool.Open:", tests: "TestAdmit"},
 }

@@ -262,8 +262,12 @@ func TestARequestThatComesToNoStart(t *testing.T) {
 // when it is used, even if nobody has withdrawn it.
 func TestAGrantHoldsForNothingElse(t *testing.T) {
 	h := newHistory(t)
-	h.granted()
+	h.asking()
 	r := h.f.asked
+	if _, ok := h.f.grantFor(r.CallID, r.Digest, h.now); ok {
+		t.Error("a request that nobody has decided on is a grant")
+	}
+	h.record(h.f.planDecision(wire.Decision{CallID: r.CallID, Digest: r.Digest, Decision: wire.Approved}, h.now)...)
 	if p, ok := h.f.grantFor(r.CallID, r.Digest, h.now); !ok || p.Mode != policy.WorkspaceWrite {
 		t.Fatalf("the grant gives %+v, %v", p, ok)
 	}

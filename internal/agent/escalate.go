@@ -165,8 +165,8 @@ func (a *Agent) approvalsLocked() []wire.Approval {
 // let it. There are none where asking could not succeed.
 func (a *Agent) offersLocked(w work, p *passed) []policy.Mode {
 	standing := a.standingLocked()
-	_, whole := w.call.Preview(a.config.Workspace)
-	if standing.Approval != policy.ApprovalAsk || !w.call.Tool.Escalates() || !whole || p.grant != "" ||
+	_, whole := w.call.Preview(a.config.Workspace) // not of a tool that cannot ask either
+	if standing.Approval != policy.ApprovalAsk || !whole || p.grant != "" ||
 		p.profile != standing.Profile() || policy.Withdraws(standing, a.target.doc.Policy) || a.f.turn.asks >= maxAsks {
 		return nil
 	}

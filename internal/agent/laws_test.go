@@ -38,7 +38,7 @@ type laws struct {
 
 	answers map[[2]int]bool // by turn and step
 	asked   map[string]*lawAsk
-	typed   map[string]bool // calls that act on a terminal that is there
+	typed   map[string]bool // the calls, and whether they act on a terminal that is there
 
 	suppressed bool // I1 and I4 are void, and told means standing
 }
@@ -207,6 +207,9 @@ func (l *laws) onStart(e eventlog.Event) {
 func (l *laws) onResult(e eventlog.Event) {
 	l.t.Helper()
 	p := read[eventlog.ToolResult](l.t, e)
+	if _, called := l.typed[p.CallID]; !called {
+		l.t.Fatalf("event %d is the result of %s, which the log has not called", e.Seq, p.CallID)
+	}
 	c, started := l.calls[p.CallID]
 	if !started {
 		return

@@ -94,6 +94,9 @@ func TestEveryCrashIsGoneOnFrom(t *testing.T) {
 			}
 			bodies := map[string][]byte{}
 			for _, r := range model.seen() {
+				if !strings.Contains(string(r.raw), `"Message from alice:\n\ngo"`) {
+					t.Errorf("a request carries no message: %s", r.raw)
+				}
 				sum := sha256.Sum256(r.raw)
 				bodies[hex.EncodeToString(sum[:])] = r.raw
 			}

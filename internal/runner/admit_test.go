@@ -29,6 +29,17 @@ func order(change func(*wire.Start)) *wire.Start {
 	return st
 }
 
+// onTerminal makes an order one of the tool terminal.
+func onTerminal(arguments string) func(*wire.Start) {
+	return func(s *wire.Start) {
+		c, err := tool.Decode(tool.TerminalName, []byte(arguments))
+		if err != nil {
+			panic(err)
+		}
+		s.Tool, s.Arguments, s.Digest = tool.TerminalName, string(c.Canonical), c.Digest
+	}
+}
+
 func TestAdmit(t *testing.T) {
 	stands := standing{wire.ToolsRW, "/workspace", full, wire.Epoch{Boot: 2, Counter: 1}, policy.Profile{Mode: policy.WorkspaceWrite}, nil}
 	weak := stands
@@ -60,6 +71,9 @@ func TestAdmit(t *testing.T) {
 		"a network that does not exist":      {stands, func(s *wire.Start) { s.Profile.Network = 7 }, wire.Refused, wire.DeniedProfile},
 		"a mode that does not exist":         {stands, func(s *wire.Start) { s.Profile.Mode = 77 }, wire.Refused, wire.DeniedProfile},
 		"a node without scopes":              {weak, nil, "", ""},
+		"a terminal":                         {stands, onTerminal(`{"action":"open"}`), "", ""},
+		"a terminal without scopes":          {weak, onTerminal(`{"action":"open"}`), wire.Refused, ""},
+		"what opens no terminal":             {stands, onTerminal(`{"action":"read"}`), wire.Refused, ""},
 		"a node without Landlock":            {weaker, nil, wire.SetupFailed, ""},
 		"another workspace":                  {stands, func(s *wire.Start) { s.Workspace = "/" }, wire.Refused, ""},
 		"arguments that are not canonical":   {stands, func(s *wire.Start) { s.Arguments = ` {"command":"true"}` }, wire.Refused, ""},
