@@ -63,5 +63,5 @@ var starting = []mutation{
 	{name: "I4: a granted run is not named", file: agentDir + "result.go",
 		old: "case p.grant != \"\" && lost == nil", new: "case false && p.grant != \"\" && lost == nil", tests: "TestACallIsLetRunOnce"},
 	{name: "more calls run at once than may", file: agentDir + "calls.go",
-		old: "&& len(groups[n-1]) < maxParallel", new: "", tests: "TestOrderOfCalls"},
+		old: "&& len(groups[n-1]) < maxParallel", new: "", tests: "TestOnlySoManyCallsRunAtOnce"},
 }
