@@ -253,6 +253,9 @@ func TestARequestThatComesToNoStart(t *testing.T) {
 				if e.Type == eventlog.TypeApprovalDecided && name == "a yes that is late" && payload[eventlog.ApprovalDecided](t, e).Decision != eventlog.DecisionExpired {
 					t.Errorf("the log has %s", e.Data)
 				}
+				if e.Type == eventlog.TypeApprovalDecided && payload[eventlog.ApprovalDecided](t, e).Decision == eventlog.DecisionGranted && name != "an interruption with a yes" {
+					t.Errorf("a grant is in the log: %s", e.Data)
+				}
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -208,7 +209,9 @@ func TestALostConnectionConfirmsByHello(t *testing.T) {
 		t.Fatal(err)
 	}
 	rwS.Hangup()
-	if _, _, err := call.Wait(t.Context()); !errors.Is(err, toolsocket.ErrLost) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, _, err := call.Wait(ctx); !errors.Is(err, toolsocket.ErrLost) {
 		t.Errorf("Wait() = %v, want %v", err, toolsocket.ErrLost)
 	}
 	w.awaitBoth(t)
