@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
+	"github.com/agentsession-dev/operator/controllers/podspec"
 )
 
 // namespaceOf is why a class has no sessions in a namespace; nil if it may have some.
@@ -25,17 +26,10 @@ func selects(s *v1alpha1.Selector, have map[string]string) bool {
 	if s == nil {
 		return false
 	}
-	var l metav1.LabelSelector
-	for k, v := range s.MatchLabels {
-		metav1.AddLabelToSelector(&l, k, string(v))
+	same, err := podspec.Typed[metav1.LabelSelector](s) // the API gives its fields the same names
+	if err != nil {
+		return false
 	}
-	for _, e := range s.MatchExpressions {
-		r := metav1.LabelSelectorRequirement{Key: string(e.Key), Operator: metav1.LabelSelectorOperator(e.Operator)}
-		for _, v := range e.Values {
-			r.Values = append(r.Values, string(v))
-		}
-		l.MatchExpressions = append(l.MatchExpressions, r)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(&l)
+	selector, err := metav1.LabelSelectorAsSelector(same)
 	return err == nil && selector.Matches(labels.Set(have))
 }

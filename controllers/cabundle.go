@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/utils/lru"
+
 	"github.com/agentsession-dev/operator/api/v1alpha1"
 )
 
@@ -24,8 +26,22 @@ func caBundleOf(class *v1alpha1.AgentSessionClass) *refusal {
 	return nil
 }
 
+// certificatesChecked is what was found in the bundles that were looked at last: each reconcile of each
+// session of a class asks for the same one.
+var certificatesChecked = lru.New(16)
+
 // checkCertificates finds what in a bundle is no certificate.
 func checkCertificates(bundle string) error {
+	if found, ok := certificatesChecked.Get(bundle); ok {
+		err, _ := found.(error)
+		return err
+	}
+	err := parseCertificates(bundle)
+	certificatesChecked.Add(bundle, err)
+	return err
+}
+
+func parseCertificates(bundle string) error {
 	found := 0
 	for rest := []byte(bundle); ; {
 		var block *pem.Block

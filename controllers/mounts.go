@@ -59,10 +59,10 @@ func (r *SessionReconciler) mendLinkSecret(ctx context.Context, w *world) outcom
 	if wait := latest(since.Add(mountPatience), r.memory.mended(w.session, w.pod).Add(slowly)).Sub(w.now); wait > 0 {
 		return outcome{after: wait}
 	}
-	in := podspec.Input{Session: w.session, Class: w.class, CAHash: authorityOf(w.pod), Incarnation: incarnationOf(w.pod)}
 	if w.stranger {
 		return outcome{} // planPod removes it
 	}
+	in := podspec.Input{Session: w.session, Class: w.class, CAHash: authorityOf(w.pod), Incarnation: incarnationOf(w.pod)}
 	err := r.createLinkSecret(ctx, in)
 	switch {
 	case apierrors.IsAlreadyExists(err):

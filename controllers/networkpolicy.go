@@ -96,7 +96,7 @@ func (r *SessionReconciler) settleNetwork(ctx context.Context, w *world) outcome
 		return outcome{}
 	case !w.bounded():
 		return r.removeNetwork(ctx, w)
-	case w.pod == nil || ended(w.pod):
+	case w.pod == nil || ended(w.pod) || w.opened(): // what is open was made so before the pod, or before its agent was told
 		return outcome{}
 	}
 	_, o := r.ensureNetwork(ctx, w)
