@@ -76,7 +76,7 @@ func runAgent(args []string, stdout, stderr io.Writer) error {
 	defer stop()
 	log := slog.New(slog.NewJSONHandler(stderr, nil))
 	// Where the class limits the agent's memory, the collector works harder before the kernel ends the agent.
-	if _, err := memlimit.Set(memlimit.WithRatio(0.9)); err != nil {
+	if _, err := memlimit.Set(); err != nil {
 		log.Warn("The container's memory limit is not known", "error", err)
 	}
 	f.Log, f.Stdout, f.PodUID, f.Version = log, stdout, os.Getenv("POD_UID"), version()

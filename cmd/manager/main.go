@@ -33,10 +33,6 @@ import (
 	"github.com/agentsession-dev/operator/controllers/podspec"
 )
 
-// memoryShare is how much of the container's memory limit the Go runtime may fill; the rest is for what it
-// does not count: the program itself, and the kernel's buffers.
-const memoryShare = 0.9
-
 type options struct {
 	leaderElect      bool
 	probes, metrics  string
@@ -86,8 +82,8 @@ func main() {
 		debug.SetGCPercent(50)
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
-	// Near the container's limit the collector works harder: filling the caches after a restart must not end in OOM.
-	if _, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
+	// Near 90% of the container's limit the collector works harder: filling the caches after a restart must not end in OOM.
+	if _, err := memlimit.Set(); err != nil {
 		ctrl.Log.Error(err, "The container's memory limit is not known: set GOMEMLIMIT")
 	}
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
