@@ -73,30 +73,37 @@ func (b *bench) audited(from int) (writes []string, next int) {
 	return writes, end
 }
 
+// readyUnderAudit lets a manager bring a session from its creation to its rest. It returns how often the
+// informers have resynced, what was written, and where the audit log goes on.
+func (b *bench) readyUnderAudit() (resyncs *atomic.Int64, writes []string, from int) {
+	b.t.Helper()
+	resyncs = new(atomic.Int64)
+	b.serve(func(o *ctrl.Options, l *link.Options) {
+		o.Cache.SyncPeriod = new(time.Second)
+		l.Linger, l.Visit = 10*time.Millisecond, time.Second
+	})
+	b.countResyncs(resyncs)
+	_, from = b.audited(0)
+	b.apply(v1alpha1.ModeReadOnly)
+	b.eventually("there is a pod", func() bool { return b.pod() != nil })
+	b.start()
+	b.eventually("it is ready", func() bool { return b.has("Ready=True/Running") })
+	b.rests(resyncs)
+	writes, from = b.audited(from)
+	return resyncs, writes, from
+}
+
 // The promises about writes, as the apiserver counts them, with watches, cache and queue as in the
 // operator. Two resyncs of the informers stand for those of ten idle minutes, and two visits of
 // the agent at rest, which is visited every ten minutes, for what time alone does.
 func TestTheAuditLogCountsTheWrites(t *testing.T) {
 	b := newBench(t)
-	var resyncs atomic.Int64
-	b.serve(func(o *ctrl.Options, l *link.Options) {
-		o.Cache.SyncPeriod = new(time.Second)
-		l.Linger, l.Visit = 10*time.Millisecond, time.Second
-	})
-	b.countResyncs(&resyncs)
-	_, from := b.audited(0)
-
-	b.apply(v1alpha1.ModeReadOnly)
-	b.eventually("there is a pod", func() bool { return b.pod() != nil })
-	b.start()
-	b.eventually("it is ready", func() bool { return b.has("Ready=True/Running") })
-	b.rests(&resyncs)
-	writes, from := b.audited(from)
+	resyncs, writes, from := b.readyUnderAudit()
 	if len(writes) > 6 || len(writes) < 4 { // Secret, pod and two of the status are the least
 		t.Errorf("create to Ready took %d writes, want 4 to 6: %q", len(writes), writes)
 	}
 
-	b.rests(&resyncs)
+	b.rests(resyncs)
 	writes, from = b.audited(from)
 	if len(writes) > 0 {
 		t.Errorf("an unchanged world was written to: %q", writes)
@@ -106,7 +113,7 @@ func TestTheAuditLogCountsTheWrites(t *testing.T) {
 	b.eventually("the switch is applied", func() bool {
 		return b.session().Status.ObservedGeneration == 2 && b.has("ModeApplied=True/Applied")
 	})
-	b.rests(&resyncs)
+	b.rests(resyncs)
 	if writes, _ = b.audited(from); len(writes) == 0 || len(writes) > 2 {
 		t.Errorf("a switch took %d writes, want 1 or 2: %q", len(writes), writes)
 	}

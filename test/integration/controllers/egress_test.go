@@ -5,7 +5,6 @@ package controllers
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,11 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentsession-dev/operator/api/v1alpha1"
-	"github.com/agentsession-dev/operator/controllers/link"
 	"github.com/agentsession-dev/operator/controllers/podspec"
 	"github.com/agentsession-dev/operator/internal/wire"
 )
@@ -336,23 +333,11 @@ func TestAPolicyThatIsRefusedKeepsThePodAway(t *testing.T) {
 func TestTheManagerWatchesItsPolicies(t *testing.T) {
 	b := newBench(t)
 	b.bound()
-	var resyncs atomic.Int64
-	b.serve(func(o *ctrl.Options, l *link.Options) {
-		o.Cache.SyncPeriod = new(time.Second)
-		l.Linger, l.Visit = 10*time.Millisecond, time.Second
-	})
-	b.countResyncs(&resyncs)
-	_, from := b.audited(0)
-	b.apply(v1alpha1.ModeReadOnly)
-	b.eventually("there is a pod", func() bool { return b.pod() != nil })
-	b.start()
-	b.eventually("it is ready", func() bool { return b.has("Ready=True/Running") })
-	b.rests(&resyncs)
-	writes, from := b.audited(from)
+	resyncs, writes, from := b.readyUnderAudit()
 	if len(writes) > 7 || len(slices.DeleteFunc(slices.Clone(writes), func(w string) bool { return !strings.Contains(w, "networkpolicies") })) != 1 {
 		t.Errorf("create to Ready took %q", writes)
 	}
-	b.rests(&resyncs)
+	b.rests(resyncs)
 	if writes, from = b.audited(from); len(writes) > 0 {
 		t.Errorf("an unchanged world was written to: %q", writes)
 	}
@@ -363,7 +348,7 @@ func TestTheManagerWatchesItsPolicies(t *testing.T) {
 	b.eventually("the policy is back", func() bool { n := b.networkPolicy(); return n != nil && n.UID != before.UID })
 	b.patchNetwork(v1alpha1.NetworkOpen)
 	b.eventually("it is open", func() bool { return b.has("ModeApplied=True/Applied") && b.reach() == reachOpen })
-	b.rests(&resyncs)
+	b.rests(resyncs)
 	if writes, _ = b.audited(from); len(writes) > 4 { // the policy twice, the status once or twice
 		t.Errorf("a policy that came back and a switch took %q", writes)
 	}

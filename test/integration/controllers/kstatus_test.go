@@ -14,15 +14,22 @@ import (
 	"github.com/agentsession-dev/operator/internal/wire"
 )
 
-// kstatus is what Flux and `kubectl apply` tools make of the session as it stands in the apiserver, and
-// Argo CD by the script of docs/operation.md.
-func (b *bench) kstatus(want status.Status) {
+// unstructured is the session as programs read it that do not know its kind.
+func (b *bench) unstructured() *unstructured.Unstructured {
 	b.t.Helper()
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgentSession"))
 	if err := admin.Get(b.t.Context(), b.name, u); err != nil {
 		b.t.Fatal(err)
 	}
+	return u
+}
+
+// kstatus is what Flux and `kubectl apply` tools make of the session as it stands in the apiserver, and
+// Argo CD by the script of docs/operation.md.
+func (b *bench) kstatus(want status.Status) {
+	b.t.Helper()
+	u := b.unstructured()
 	got, err := status.Compute(u)
 	if err != nil {
 		b.t.Fatal(err)
@@ -43,12 +50,7 @@ var argoWords = map[status.Status][]string{
 // argoSays demands one word of Argo CD.
 func (b *bench) argoSays(want string) {
 	b.t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AgentSession"))
-	if err := admin.Get(b.t.Context(), b.name, u); err != nil {
-		b.t.Fatal(err)
-	}
-	if got, message := b.argo(u); got != want {
+	if got, message := b.argo(b.unstructured()); got != want {
 		b.t.Errorf("Argo CD says %s (%s), want %s", got, message, want)
 	}
 }
